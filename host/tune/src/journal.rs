@@ -610,4 +610,22 @@ mod tests {
             [100, 100]
         );
     }
+
+    #[test]
+    fn a_directory_of_another_user_is_not_used() {
+        let state = State::new("foreign");
+        let own = JournalPlace::named(&state.0, "net-1").unwrap();
+        if sys::process::effective_user() != 0 {
+            return;
+        }
+        for directory in [&own.0, &state.0] {
+            std::os::unix::fs::chown(directory, Some(65_534), None).unwrap();
+            let why = JournalPlace::named(&state.0, "net-1")
+                .unwrap_err()
+                .to_string();
+            assert!(why.contains("belongs to another user"), "{why}");
+            std::os::unix::fs::chown(directory, Some(0), None).unwrap();
+        }
+        assert!(JournalPlace::named(&state.0, "net-1").is_ok());
+    }
 }

@@ -463,4 +463,48 @@ mod tests {
         );
         assert_eq!(of("network:\n  ethernets:\n    eth01:\n"), None);
     }
+
+    #[test]
+    fn an_entry_is_of_its_namespace_or_after_a_reboot_of_the_machines() {
+        let here = Namespace::current().unwrap();
+        let of = |boot: &str, inode| {
+            let namespace = Namespace {
+                boot: boot.to_owned(),
+                inode,
+                ..here.clone()
+            };
+            let entry = PersistEntry {
+                path: PathBuf::new(),
+                title: String::new(),
+                namespace,
+                before: None,
+                ours: Vec::new(),
+            };
+            entry.is_of(&here)
+        };
+        assert!(of(&here.boot, here.inode));
+        assert!(!of(&here.boot, here.inode + 1));
+        let first = fs::metadata("/proc/1/ns/net").map(|ns| ns.ino());
+        let is_machines = is_first(&here, first);
+        assert_eq!(of("another", here.inode), is_machines);
+        assert_eq!(of("another", here.inode + 1), is_machines);
+    }
+
+    #[test]
+    fn a_file_that_somebody_changed_comes_back_as_they_left_it() {
+        let root = Root::new("again");
+        root.put("/a", "before\n");
+        root.write("/a", "one\n");
+        root.put("/a", "theirs\n");
+        // Written over once more: theirs is what stood there before.
+        root.write("/a", "two\n");
+        assert_eq!(written(&root.0.join("state")).unwrap().len(), 1);
+        let undone = root.undo();
+        assert_eq!(undone[0].back_to, "what stood in it before");
+        assert_eq!(root.text("/a").as_deref(), Some("theirs\n"));
+        // Back already by somebody else's hand.
+        root.write("/a", "three\n");
+        root.put("/a", "theirs\n");
+        assert_eq!(root.undo()[0].note, None);
+    }
 }

@@ -520,4 +520,92 @@ mod tests {
         );
         assert!(matches!(last, Err(Error::Expired(_))));
     }
+
+    #[test]
+    fn what_is_gone_is_cleared_away_and_what_is_in_force_stays() {
+        let name = format!("linerate-recover-{}", std::process::id());
+        let state = std::env::temp_dir().join(name);
+        let here = Namespace::current().unwrap();
+        let (boot, inode, cookie) = (here.boot.as_str(), here.inode, here.cookie);
+        // Kept in the place of this namespace, then in that of another one.
+        let other = inode + 1;
+        let kept = [
+            (inode, boot, inode, cookie, true),
+            (inode, boot, inode, cookie + 1, false),
+            (inode, "another", inode, cookie, false),
+            (inode, boot, other, cookie, true),
+            (other, boot, other, cookie, true),
+            (other + 1, "another", other, cookie, false),
+        ];
+        let mut paths = Vec::new();
+        for (place, boot, inode, cookie, stays) in kept {
+            let place = JournalPlace::named(&state, &format!("net-{place}")).unwrap();
+            let mut header = Header::new("one", Duration::from_secs(7)).unwrap();
+            header.namespace = Namespace {
+                boot: boot.to_owned(),
+                inode,
+                cookie,
+            };
+            Journal::create(&place, header)
+                .unwrap()
+                .keep(&place)
+                .unwrap();
+            let (_, path) = place.kept().pop_last().unwrap();
+            paths.push((path, stays));
+        }
+        let undone = recover(&state);
+        let left: Vec<bool> = paths.iter().map(|(path, _)| path.exists()).collect();
+        let undone_too = undo_kept(&state);
+        let first = paths[0].0.exists();
+        let elsewhere = paths[3].0.exists() && paths[4].0.exists();
+        std::fs::remove_dir_all(&state).unwrap();
+        assert_eq!(undone.unwrap(), []);
+        assert_eq!(left, kept.map(|(.., stays)| stays));
+        assert_eq!(undone_too.unwrap(), []);
+        assert!(!first && elsewhere);
+    }
+
+    #[test]
+    fn a_living_session_is_named_and_keeps_its_place() {
+        let name = format!("linerate-held-{}", std::process::id());
+        let state = std::env::temp_dir().join(name);
+        let (place, journal) = journal(&state, "mine", &[]);
+        let holds = place.try_lock("hold").unwrap().unwrap();
+        let found = recover(&state).unwrap_err().to_string();
+        drop(holds);
+        assert_eq!(recover(&state).unwrap(), []);
+        let cleared = !place.journal().exists();
+        drop(journal);
+        std::fs::remove_dir_all(&state).unwrap();
+        assert!(found.starts_with("'mine' (process "), "{found}");
+        assert!(cleared);
+    }
+
+    #[test]
+    fn readings_are_told_apart_by_what_they_are_about() {
+        let target = |text: &str| subject(&serde_json::from_str::<Target>(text).unwrap());
+        let sack = r#"{"part":"sysctl","key":"net.ipv4.tcp_sack"}"#;
+        assert_ne!(target(sack), target(&sack.replace("sack", "dsack")));
+        let route = |planned: &str| {
+            let text =
+                r#"{"part":"route","peer":"192.0.2.1","knob":"initcwnd","planned":"PLANNED"}"#;
+            target(&text.replace("PLANNED", planned))
+        };
+        // Whatever is planned for the route to one host.
+        assert_eq!(route("00"), route("01"));
+        assert_eq!(route("00"), "192.0.2.1");
+    }
+
+    #[test]
+    fn a_refusal_names_the_setting_and_why() {
+        let setting: Setting = "device.mtu=1400".parse().unwrap();
+        let of = |failure| refused(&setting, failure).to_string();
+        let begin = "cannot set device.mtu=1400: ";
+        assert_eq!(
+            of(KnobFailure::Forbidden),
+            format!("{begin}{NO_RIGHT}; nothing was changed")
+        );
+        assert!(of(KnobFailure::Gone).contains("the device is not there"));
+        assert!(of(KnobFailure::Words("x".to_owned())).contains(": x; "));
+    }
 }

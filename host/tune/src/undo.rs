@@ -108,11 +108,77 @@ fn words(failure: KnobFailure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::knobs::Image;
 
     #[test]
     fn a_failure_is_a_missing_right_a_device_that_is_gone_or_its_words() {
         assert_eq!(words(KnobFailure::Forbidden), NO_RIGHT);
         assert_eq!(words(KnobFailure::Gone), "its device is gone");
         assert_eq!(words(KnobFailure::Words("busy".to_owned())), "busy");
+    }
+
+    fn entry(
+        target: serde_json::Value,
+        before: serde_json::Value,
+        after: Option<Image>,
+    ) -> JournalEntry {
+        let change = JournalChange {
+            number: 1,
+            setting: "sysctl:net.ipv4.tcp_sack=0".parse().unwrap(),
+            was: "1".to_owned(),
+            target: serde_json::from_value(target).unwrap(),
+            before,
+        };
+        JournalEntry { change, after }
+    }
+
+    /// Undone in a network namespace of its own; `None` without the right to make one.
+    fn undone(entry: JournalEntry) -> Option<Result<Option<String>, String>> {
+        let apart = std::thread::spawn(move || {
+            sys::namespace::unshare_net().ok()?;
+            Some(undo(&mut crate::kernel::kernel().unwrap(), &entry))
+        });
+        apart.join().unwrap()
+    }
+
+    #[test]
+    fn what_is_undone_is_read_back_and_what_somebody_else_set_is_said() {
+        let sysctl = |key: &str| serde_json::json!({"part": "sysctl", "key": key});
+        let sack = |text: &str| serde_json::json!({"net.ipv4.tcp_sack": text});
+        let of = |before: &str, after: Option<&str>| {
+            undone(entry(
+                sysctl("net.ipv4.tcp_sack"),
+                sack(before),
+                after.map(sack),
+            ))
+        };
+        let Some(as_before) = of("1\n", None) else {
+            return;
+        };
+        assert_eq!(as_before, Ok(None), "a namespace begins with it");
+        assert_eq!(of("0\n", None), Some(Ok(None)));
+        assert_eq!(of("0\n", Some("1\n")), Some(Ok(None)));
+        let note = of("0\n", Some("0\n")).unwrap().unwrap().unwrap();
+        assert_eq!(note, "somebody else had changed it meanwhile, to 1");
+        // The kernel writes tabs between numbers.
+        let key = "net.ipv4.tcp_rmem";
+        let before = serde_json::json!({key: "4096 65536 1048576\n"});
+        let other = undone(entry(sysctl(key), before, None)).unwrap();
+        assert_eq!(
+            other.unwrap_err(),
+            "the kernel did not give back what was there"
+        );
+    }
+
+    #[test]
+    fn a_device_that_is_gone_took_the_change_with_it() {
+        let device = serde_json::json!({"index": 4_000_000, "name": "gone"});
+        let target = serde_json::json!({"part": "mtu", "device": device});
+        let gone = entry(target, serde_json::json!({}), None);
+        let note = undo(&mut crate::kernel::kernel().unwrap(), &gone).unwrap();
+        assert_eq!(
+            note.as_deref(),
+            Some("its device is gone, and the change with it")
+        );
     }
 }

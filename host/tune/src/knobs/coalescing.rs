@@ -76,3 +76,35 @@ impl Part for InterruptDelay {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_refuses_is_named_and_other_errors_stay() {
+        let delay = |knob| InterruptDelay {
+            device: KnobDevice {
+                index: 1,
+                name: "eth0".to_owned(),
+            },
+            knob,
+        };
+        let of = |errno| match delay(CoalescingKnob::Rx).cannot(io::Error::from_raw_os_error(errno))
+        {
+            KnobFailure::Words(words) => words,
+            KnobFailure::Forbidden => "forbidden".to_owned(),
+            KnobFailure::Gone => "gone".to_owned(),
+        };
+        let none = "the driver of eth0 has no such delay of interrupts";
+        assert_eq!(of(libc::EOPNOTSUPP), none);
+        let other = "the driver of eth0 does not take this delay";
+        assert_eq!([of(libc::EINVAL), of(libc::ERANGE)], [other; 2]);
+        assert_eq!([of(libc::EPERM), of(libc::ENODEV)], ["forbidden", "gone"]);
+        assert!(matches!(
+            delay(CoalescingKnob::Rx).packets(),
+            Packets::Received
+        ));
+        assert!(matches!(delay(CoalescingKnob::Tx).packets(), Packets::Sent));
+    }
+}

@@ -28,26 +28,27 @@ impl MtuKnob {
     fn related(&self, kernel: &mut Kernel) -> Result<BTreeMap<u32, KnobLink>, KnobFailure> {
         let all = KnobLink::all(kernel)?.into_iter();
         let all = all.map(|link| (link.device.index, link));
-        let mut all: BTreeMap<u32, KnobLink> = all.collect();
-        let Some(own) = all.remove(&self.device.index) else {
-            return Err(KnobFailure::Gone);
+        stacked_with(self.device.index, all.collect()).ok_or(KnobFailure::Gone)
+    }
+}
+
+/// Of all devices by index: this one and all that are stacked with it; `None` if it is not there.
+fn stacked_with(index: u32, mut all: BTreeMap<u32, KnobLink>) -> Option<BTreeMap<u32, KnobLink>> {
+    let mut related = BTreeMap::from([(index, all.remove(&index)?)]);
+    // Each round adds at least one device or is the last.
+    loop {
+        let next = all.iter().find(|(index, link)| {
+            // The peer of a veth is below it, and it is below its peer: not stacked.
+            let stacked = link.lower.and_then(|lower| related.get(&lower));
+            let master = link.master.and_then(|master| related.get(&master));
+            stacked.is_some_and(|lower| lower.lower != Some(**index))
+                || master.is_some()
+                || related.values().any(|r| r.master == Some(**index))
+        });
+        let Some(next) = next.map(|(index, _)| *index) else {
+            return Some(related);
         };
-        let mut related = BTreeMap::from([(self.device.index, own)]);
-        // Each round adds at least one device or is the last.
-        loop {
-            let next = all.iter().find(|(index, link)| {
-                // The peer of a veth is below it, and it is below its peer: not stacked.
-                let stacked = link.lower.and_then(|lower| related.get(&lower));
-                let master = link.master.and_then(|master| related.get(&master));
-                stacked.is_some_and(|lower| lower.lower != Some(**index))
-                    || master.is_some()
-                    || related.values().any(|r| r.master == Some(**index))
-            });
-            let Some(next) = next.map(|(index, _)| *index) else {
-                return Ok(related);
-            };
-            related.extend(all.remove(&next).map(|link| (next, link)));
-        }
+        related.extend(all.remove(&next).map(|link| (next, link)));
     }
 }
 
@@ -167,7 +168,43 @@ impl Part for MtuKnob {
 
 #[cfg(test)]
 mod tests {
-    use super::followed;
+    use super::*;
+
+    #[test]
+    fn what_is_stacked_with_a_device_changes_with_it() {
+        let link = |index: u32, lower: Option<u32>, master: Option<u32>| {
+            let name = format!("d{index}");
+            let device = KnobDevice { index, name };
+            let link = KnobLink {
+                device,
+                mtu: 1500,
+                txqueuelen: 1000,
+                lower,
+                master,
+            };
+            (index, link)
+        };
+        let all = || {
+            BTreeMap::from([
+                link(1, None, None),
+                // A pair of veth, one of which is in a bridge with a third, and two VLANs on the other.
+                link(2, Some(3), None),
+                link(3, Some(2), Some(6)),
+                link(4, Some(2), None),
+                link(5, Some(4), None),
+                link(6, None, None),
+                link(7, None, Some(6)),
+            ])
+        };
+        let with = |index| Some(stacked_with(index, all())?.into_keys().collect::<Vec<_>>());
+        assert_eq!(with(1), Some(vec![1]));
+        assert_eq!(with(2), Some(vec![2, 4, 5]));
+        assert_eq!(with(4), Some(vec![4, 5]), "not the one below");
+        for of_bridge in [3, 6, 7] {
+            assert_eq!(with(of_bridge), Some(vec![3, 6, 7]));
+        }
+        assert_eq!(with(8), None);
+    }
 
     #[test]
     fn routes_that_follow_come_back_or_not() {

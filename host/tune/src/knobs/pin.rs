@@ -114,3 +114,74 @@ impl Part for Pin {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    /// Has ip(8) do this, a line each, in the network namespace of this thread.
+    fn ip(lines: &str) {
+        let mut ip = Command::new("ip");
+        ip.args(["-batch", "-"]).stdin(Stdio::piped());
+        let mut ip = ip.spawn().unwrap();
+        let mut input = ip.stdin.take().unwrap();
+        input.write_all(lines.as_bytes()).unwrap();
+        drop(input);
+        assert!(ip.wait().unwrap().success());
+    }
+
+    /// In a network namespace of its own, or not at all without the right to make one.
+    fn apart(act: impl FnOnce(&mut Kernel) + Send + 'static) {
+        let apart = std::thread::spawn(|| {
+            if sys::namespace::unshare_net().is_ok() {
+                ip("link set lo up\n");
+                act(&mut crate::kernel::kernel().unwrap());
+            }
+        });
+        apart.join().unwrap();
+    }
+
+    /// How many routes would be pinned, or why none.
+    fn planned(kernel: &mut Kernel) -> Result<usize, String> {
+        let name = "lo".to_owned();
+        let device = KnobDevice { index: 1, name };
+        match Pin::plan(kernel, device, 1400) {
+            Ok(pin) => Ok(pin.planned.len()),
+            Err(KnobFailure::Words(why)) => Err(why),
+            Err(KnobFailure::Forbidden | KnobFailure::Gone) => Err("refused".to_owned()),
+        }
+    }
+
+    #[test]
+    fn so_many_routes_are_pinned_and_no_more() {
+        apart(|kernel| {
+            let route = |n: usize| format!("route add 10.{}.{}.0/24 dev lo\n", n / 256, n % 256);
+            ip(&(0..MOST).map(route).collect::<String>());
+            // Those that are no larger already do not count.
+            ip("route add 10.99.0.0/16 dev lo mtu 1400\n");
+            assert_eq!(planned(kernel), Ok(MOST));
+            ip("route add 10.98.0.0/16 dev lo mtu 1401\n");
+            let why = planned(kernel).unwrap_err();
+            assert!(
+                why.starts_with("4097 IPv4 routes lead through lo, more than 4096"),
+                "{why}"
+            );
+        });
+    }
+
+    #[test]
+    fn routes_whose_order_cannot_be_restored_are_not_pinned() {
+        apart(|kernel| {
+            ip("route add 10.1.0.0/24 dev lo\nroute add 10.1.0.0/24 dev lo metric 5\n");
+            assert_eq!(planned(kernel), Ok(2));
+            ip("route append 10.1.0.0/24 via 127.0.0.2 dev lo\n");
+            let why = planned(kernel).unwrap_err();
+            assert!(
+                why.starts_with("lo has several routes to one destination"),
+                "{why}"
+            );
+        });
+    }
+}

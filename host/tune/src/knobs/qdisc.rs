@@ -446,4 +446,34 @@ mod tests {
         assert!(plan(&[one(5, "htb", false)]).contains("is of a kind"));
         assert!(plan(&[one(5, "pfifo", true)]).contains("has a size table"));
     }
+
+    #[test]
+    fn only_words_name_a_discipline() {
+        let device = KnobDevice {
+            index: 7,
+            name: "eth0".to_owned(),
+        };
+        let root = Root { device };
+        let word = |text: &str| Value::Word(text.to_owned());
+        for (asked, found) in [
+            (Value::Number(1), word("pfifo")),
+            (word("pfifo"), Value::Number(1)),
+            (word("warp"), word("pfifo")),
+            (word("pfifo"), word("warp")),
+        ] {
+            assert!(!root.is(&asked, &found));
+        }
+        assert!(root.is(&word("pfifo"), &word("pfifo")));
+        let setting = |text: &str| text.parse::<Setting>().unwrap();
+        assert!(asked(&setting("device.qdisc=pfifo limit 5")).is_ok());
+        assert!(asked(&setting("device.mtu=1400")).is_err());
+        // struct tcmsg: family and padding, index, handle, parent, info.
+        let message = root.tcmsg(TC_H_ROOT, 5);
+        let number = |at| u32_at(&message, at);
+        assert_eq!(message.len(), 20);
+        assert_eq!(
+            [number(4), number(8), number(12)],
+            [Some(7), Some(5), Some(TC_H_ROOT)]
+        );
+    }
 }

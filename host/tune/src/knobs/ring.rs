@@ -73,3 +73,31 @@ impl Part for Rings {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_rings_is_named_and_other_errors_stay() {
+        let rings = |knob| Rings {
+            device: KnobDevice {
+                index: 1,
+                name: "eth0".to_owned(),
+            },
+            knob,
+        };
+        let of = |errno| match rings(RingKnob::Rx).cannot(io::Error::from_raw_os_error(errno)) {
+            KnobFailure::Words(words) => words,
+            KnobFailure::Forbidden => "forbidden".to_owned(),
+            KnobFailure::Gone => "gone".to_owned(),
+        };
+        let none = "the driver of eth0 has no rings whose size can be set";
+        assert_eq!(of(libc::EOPNOTSUPP), none);
+        assert_eq!([of(libc::EPERM), of(libc::ENODEV)], ["forbidden", "gone"]);
+        assert_eq!(
+            [rings(RingKnob::Rx).which(), rings(RingKnob::Tx).which()],
+            [0, 1]
+        );
+    }
+}

@@ -166,4 +166,57 @@ mod tests {
             assert!(words.contains(part), "{key}, {errno}: {words}");
         }
     }
+
+    fn sysctl(key: &str) -> Sysctl {
+        Sysctl {
+            key: key.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_can_only_be_read_is_refused_before_anything_is_written() {
+        let mut kernel = crate::kernel::kernel().unwrap();
+        let setting: Setting = "sysctl:net.ipv4.tcp_sack=1".parse().unwrap();
+        let mut plan = |key: &str| match sysctl(key).plan(&mut kernel, &setting, &Image::Null) {
+            Ok(()) => String::new(),
+            Err(KnobFailure::Words(why)) => why,
+            Err(KnobFailure::Forbidden | KnobFailure::Gone) => "forbidden".to_owned(),
+        };
+        assert!(plan("kernel.osrelease").starts_with("it can only be read"));
+        assert_eq!(plan("net.ipv4.tcp_none"), "this kernel has no such sysctl");
+        let may = OpenOptions::new()
+            .write(true)
+            .open(path("net.ipv4.tcp_sack"));
+        assert_eq!(plan("net.ipv4.tcp_sack").is_empty(), may.is_ok());
+    }
+
+    #[test]
+    fn a_default_congestion_control_is_restored_with_those_that_are_allowed() {
+        let (key, other) = (
+            "net.ipv4.tcp_congestion_control",
+            "net.ipv4.tcp_allowed_congestion_control",
+        );
+        assert_eq!(sysctl("net.ipv4.tcp_sack").files(), ["net.ipv4.tcp_sack"]);
+        let is_writable = fs::metadata(path(other)).unwrap().permissions().mode() & 0o222 != 0;
+        let both: &[&str] = if is_writable { &[key, other] } else { &[key] };
+        assert_eq!(sysctl(key).files(), both);
+        assert!(is_read_only("kernel.osrelease") && !is_read_only("net.ipv4.tcp_sack"));
+        assert!(!is_read_only("net.ipv4.tcp_none"));
+    }
+
+    #[test]
+    fn a_former_value_that_the_journal_lacks_is_not_guessed() {
+        let mut kernel = crate::kernel::kernel().unwrap();
+        let of = sysctl("net.ipv4.tcp_sack");
+        let before = of.read(&mut kernel).map_err(drop).unwrap();
+        // What it is already is not written.
+        assert!(of.restore(&mut kernel, &before).is_ok());
+        for damaged in [
+            serde_json::json!({}),
+            serde_json::json!({"net.ipv4.tcp_dsack": "1"}),
+        ] {
+            assert!(of.restore(&mut kernel, &damaged).is_err());
+        }
+        assert!(of.restore(&mut kernel, &Image::Null).is_err());
+    }
 }
