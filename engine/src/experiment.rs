@@ -436,3 +436,81 @@ fn not_in_force(arm: &str, reading: &Reading) -> String {
         reading.setting, reading.found, reading.asked
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_its_time_and_half_a_minute_or_ten_minutes() {
+        let patience = |limit| {
+            patience(&Spec {
+                limit,
+                ..Spec::default()
+            })
+        };
+        let ten = LegLimit::Time(Nanos::from_secs(10));
+        assert_eq!(patience(ten), Duration::from_secs(40));
+        for limit in [
+            LegLimit::Bytes(Bytes(1)),
+            LegLimit::Requests(1),
+            LegLimit::Whole,
+        ] {
+            assert_eq!(patience(limit), Duration::from_secs(600));
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_tried_moves_some_kilobytes_or_a_request_a_stream() {
+        let spec = Spec {
+            streams: 3,
+            ..Spec::default()
+        };
+        assert_eq!(short(&spec).limit, LegLimit::Bytes(Bytes(131_072)));
+        let requests = Spec {
+            workload: Workload::Request(model::Request {
+                request_size: Bytes(1),
+                reply_size: Bytes(1),
+                pace_per_s: None,
+                reconnect: false,
+                wait: model::WaitMode::Block,
+            }),
+            ..spec
+        };
+        let tried = short(&requests);
+        assert_eq!(tried.limit, LegLimit::Requests(3));
+        assert_eq!(tried.workload, requests.workload);
+    }
+
+    #[test]
+    fn what_holds_a_setting_is_named_with_its_host() {
+        let reading = |setting: &str, side| Reading {
+            setting: setting.to_owned(),
+            side,
+            asked: "8 MiB".to_owned(),
+            found: "4 MiB".to_owned(),
+            in_force: false,
+        };
+        for (setting, side, parts) in [
+            (
+                "SO_SNDBUF",
+                Side::Local,
+                ["on this host ", "net.core.wmem_max"],
+            ),
+            (
+                "SO_RCVBUF",
+                Side::Remote,
+                ["on the remote host ", "net.core.rmem_max"],
+            ),
+            (
+                "TCP_MAXSEG",
+                Side::Local,
+                ["stays at 4 MiB, asked 8 MiB", "tune knobs"],
+            ),
+        ] {
+            let said = not_in_force("large", &reading(setting, side));
+            assert!(said.starts_with("'large' cannot be tried: "), "{said}");
+            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        }
+    }
+}

@@ -236,3 +236,132 @@ fn newest(archive: &Archive, rows: &[ArchiveRow]) -> Result<Latest, Error> {
     });
     runs.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::TempDir;
+    use model::{Bytes, LegLimit as Limit, Spec};
+
+    /// A run of ten seconds, the n-th, that carried so much up.
+    fn run(n: u64, mbit: u64, ended: Ended) -> Run {
+        let end = EndRecord {
+            bytes: Bytes(mbit * 1_250_000),
+            duration: Nanos::from_secs(10),
+            ..EndRecord::default()
+        };
+        Run {
+            started: Nanos::from_secs(1_000_000 + n),
+            host: "db2".to_owned(),
+            spec: Spec {
+                limit: Limit::Time(Nanos::from_secs(10)),
+                ..Spec::default()
+            },
+            legs: vec![Leg {
+                direction: Direction::Up,
+                started: Nanos(0),
+                local: end.clone(),
+                remote: end,
+                ended: ended.clone(),
+            }],
+            ended,
+            ..crate::record::blank("db2", Spec::default())
+        }
+    }
+
+    fn archive(dir: &TempDir, runs: &[Run]) -> Archive {
+        let mut archive = Archive::open(&dir.path().join("runs.db")).unwrap();
+        for run in runs {
+            archive.import(run).unwrap();
+        }
+        archive
+    }
+
+    fn interrupted(n: u64) -> Run {
+        run(n, 1, Ended::Interrupted)
+    }
+
+    #[test]
+    fn a_history_has_the_complete_runs_of_a_direction_in_their_order() {
+        let dir = TempDir::new();
+        let level = |n| if n < 20 { 100 } else { 50 };
+        let mut runs: Vec<Run> = (0..150)
+            .map(|n| run(n, level(n), Ended::Complete))
+            .collect();
+        runs.push(interrupted(150));
+        let mut archive = archive(&dir, &runs);
+        let paths = archive.paths().unwrap();
+        assert_eq!(paths.len(), 1);
+        assert!(refresh(&mut archive, |_| false).is_ok());
+        assert!(archive.paths().unwrap()[0].history.is_none());
+        let unkept = of(&archive, &paths[0]).unwrap();
+        refresh(&mut archive, |_| true).unwrap();
+        let path = archive.paths().unwrap().remove(0);
+        assert!(path.history.is_some() && path.latest.is_some());
+        let kept = of(&archive, &path).unwrap();
+        assert_eq!(
+            serde_json::to_string(&kept).unwrap(),
+            serde_json::to_string(&unkept).unwrap()
+        );
+        let [up] = &kept[..] else { panic!("{kept:?}") };
+        assert_eq!(
+            (up.direction, up.runs, up.ended.as_str()),
+            (Direction::Up, 150, "interrupted")
+        );
+        // Two runs a step of the line.
+        assert_eq!(up.line.len(), 75);
+        assert_eq!([up.line[0], up.line[74]], [100e6, 50e6]);
+        assert_eq!(
+            (up.last.value, up.last.started),
+            (50e6, Nanos::from_secs(1_000_149))
+        );
+        assert_eq!(up.shifts.len(), 1);
+        let shift = up.shifts[0];
+        assert_eq!((shift.before, shift.after), (100e6, 50e6));
+        let all = whole(&archive, &path, Direction::Up).unwrap().unwrap();
+        assert_eq!(
+            (all.runs.len(), all.shifts.clone()),
+            (150, up.shifts.clone())
+        );
+        assert!(all.runs.is_sorted_by_key(|past| past.started));
+        assert_eq!(all.metric, Some(Metric::Goodput));
+        assert!(whole(&archive, &path, Direction::Down).unwrap().is_none());
+        let newest = latest(&archive, &path).unwrap();
+        let ends: Vec<_> = newest.iter().map(|(run, _)| run.ended.clone()).collect();
+        assert_eq!(ends, [Ended::Complete, Ended::Interrupted]);
+        assert_eq!(newest[0].0.started, Nanos::from_secs(1_000_149));
+        assert_eq!(newest[0].0.legs[0].local, EndRecord::default());
+    }
+
+    #[test]
+    fn fewer_runs_than_two_are_no_history() {
+        for (count, is_one) in [(1, false), (2, true)] {
+            let dir = TempDir::new();
+            let runs: Vec<Run> = (0..count).map(|n| run(n, 100, Ended::Complete)).collect();
+            let archive = archive(&dir, &runs);
+            let path = archive.paths().unwrap().remove(0);
+            assert_eq!(of(&archive, &path).unwrap().len(), usize::from(is_one));
+            let whole = whole(&archive, &path, Direction::Up).unwrap();
+            assert_eq!(whole.is_some(), is_one);
+        }
+    }
+
+    #[test]
+    fn runs_that_are_alike_are_named_by_what_they_share() {
+        let dir = TempDir::new();
+        let archive = archive(&dir, &[run(0, 100, Ended::Complete)]);
+        let mut path = archive.paths().unwrap().remove(0);
+        assert_eq!(alike(&path), "bulk, 10 s");
+        path.streams = 4;
+        path.limit = Some(Limit::Requests(5));
+        assert_eq!(alike(&path), "bulk, 5 requests, 4 streams");
+        path.limit = Some(Limit::Bytes(Bytes(1000)));
+        assert_eq!(alike(&path), "bulk, 1000 B, 4 streams");
+        path.limit = None;
+        assert_eq!(alike(&path), "bulk, 4 streams");
+        assert_eq!(head(&path, Direction::Up).metric, Some(Metric::Goodput));
+        path.workload = "request".to_owned();
+        assert_eq!(head(&path, Direction::Up).metric, Some(Metric::LatencyP50));
+    }
+}

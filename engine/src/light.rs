@@ -984,4 +984,80 @@ mod tests {
             assert_eq!(sender.by_address.len(), 2);
         });
     }
+
+    #[test]
+    fn probes_between_two_hosts_find_the_rtt_and_the_largest_size() {
+        let directory = crate::testing::TempDir::new();
+        let calendar = crate::host_calendar::HostCalendar::in_directory(directory.path());
+        let slots = crate::slots::SlotBook::new(calendar, Some(HERE), None);
+        let peer = Peer::at_a_pipe(HERE, None);
+        let by = NodeId::new([1; 32]);
+        let held = |number: u32| {
+            let name = format!("{number:032x}");
+            let order = crate::slots::SlotOrder {
+                slot: &name,
+                after: Nanos(0),
+                span: Nanos::from_secs(60),
+                ttl: Nanos::from_secs(60),
+                peer: None,
+                role: wire::control::direct::SlotRole::Light,
+                files: false,
+            };
+            let light_use = peer.light_use(Nanos(0)).ok();
+            let port = slots
+                .hold(by, "coordinator", &order, light_use)
+                .ok()
+                .unwrap();
+            slots.confirm(by, &name).unwrap();
+            (slots.light(by, &name).unwrap(), port.unwrap())
+        };
+        let (slot, _) = held(1);
+        let (other, at) = held(2);
+        let nobody = LightPort {
+            port: 9,
+            token: at.token.clone(),
+        };
+        let mtu = observe::path_end(HERE).unwrap().device_mtu;
+        let to = |at: LightPort| LightPeer {
+            name: "127.0.0.1".to_owned(),
+            at,
+        };
+        let order = |peers, sizes: &[u32]| LightOrder {
+            peers,
+            packets: 5,
+            gap: shortest_gap(2),
+            sizes: sizes.to_vec(),
+            ip_version: None,
+        };
+        let light_use = peer.light_use(Nanos(0)).unwrap();
+        let sent = |order: &LightOrder| send(order, &slot, &light_use, &slots.pace).unwrap();
+        let both = sent(&order(
+            vec![to(at.clone()), to(nobody)],
+            &[1500, 1000, mtu + 1],
+        ));
+        assert_eq!((both[0].sent, both[0].came), (5, 5));
+        assert_eq!(
+            (both[0].largest, both[0].why.as_deref()),
+            (Some(1500), None)
+        );
+        let rtts = [both[0].rtt_min, both[0].rtt_p50, both[0].rtt_p95];
+        assert!(
+            rtts.iter().all(Option::is_some) && rtts.is_sorted(),
+            "{rtts:?}"
+        );
+        assert_eq!((both[1].sent, both[1].largest), (0, None));
+        let why = both[1].why.as_ref().unwrap();
+        assert!(
+            why.contains("nobody who is held for light probes answers at UDP 127.0.0.1:9"),
+            "{why}"
+        );
+        let plain = sent(&order(vec![to(at.clone())], &[]));
+        assert_eq!((plain[0].came, plain[0].largest), (5, Some(PACKET)));
+        // A slot that is over ends it, on either side.
+        other.over.store(true, Ordering::Relaxed);
+        slot.over.store(true, Ordering::Relaxed);
+        let over = send(&order(vec![to(at)], &[]), &slot, &light_use, &slots.pace);
+        let why = over.unwrap_err().to_string();
+        assert!(why.contains("the slot was over"), "{why}");
+    }
 }

@@ -166,4 +166,101 @@ mod tests {
             ..Sample::default()
         }
     }
+
+    #[test]
+    fn the_longest_three_are_named_and_the_others_counted() {
+        let mut leg = model::Leg {
+            direction: model::Direction::Down,
+            started: Nanos(0),
+            local: model::EndRecord::default(),
+            remote: model::EndRecord::default(),
+            ended: model::Ended::Complete,
+        };
+        let spec = Spec::default();
+        let named = |leg: &Leg| {
+            warnings(&spec, leg)
+                .into_iter()
+                .map(|w| w.what)
+                .collect::<Vec<_>>()
+        };
+        // Silences of 2, 3, 4 and 5 s, each of which ends with an arrival.
+        let (mut at, mut bytes) = (0, 0);
+        leg.local.samples.push(sample(at, bytes));
+        for silence in [2000, 5000, 3000, 4000] {
+            (at, bytes) = (at + silence, bytes + 1);
+            leg.local.samples.push(sample(at, bytes));
+            (at, bytes) = (at + 100, bytes + 1);
+            leg.local.samples.push(sample(at, bytes));
+        }
+        let found = named(&leg);
+        assert_eq!(found.len(), 3);
+        assert!(found[0].contains("for 5.00 s"), "{found:?}");
+        assert!(found[1].contains("for 4.00 s"), "{found:?}");
+        assert!(found[2].contains("for 3.00 s"), "{found:?}");
+        assert!(found[2].ends_with(" (1 shorter ones beside)"), "{found:?}");
+        leg.local.samples.truncate(7);
+        assert!(
+            !named(&leg)[2].contains("beside"),
+            "three are all there are"
+        );
+        // Two intervals at least.
+        let rare = Spec {
+            interval: Nanos::from_millis(2001),
+            ..Spec::default()
+        };
+        leg.local.samples = vec![sample(0, 0), sample(4001, 1), sample(8003, 2)];
+        let found = warnings(&rare, &leg);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].what.contains("for 4.00 s"));
+        assert_eq!(found[0].meaning, "the means count this time");
+    }
+
+    #[test]
+    fn retransmissions_within_the_silence_count_at_either_end() {
+        let tcp = |ms, retransmits: u8| {
+            let tcp = serde_json::json!({"retransmits": retransmits, "rto_ns": 5});
+            let mut of = sample(ms, 0);
+            of.streams = vec![model::StreamSample {
+                tcp: Some(serde_json::from_value(tcp).unwrap()),
+                ..model::StreamSample::default()
+            }];
+            of
+        };
+        let leg = model::Leg {
+            direction: model::Direction::Up,
+            started: Nanos(0),
+            local: model::EndRecord {
+                samples: vec![tcp(999, 9), tcp(1000, 2), tcp(3001, 9)],
+                ..model::EndRecord::default()
+            },
+            remote: model::EndRecord {
+                samples: vec![tcp(3000, 4)],
+                ..model::EndRecord::default()
+            },
+            ended: model::Ended::Complete,
+        };
+        let within = (Nanos::from_secs(1), Nanos::from_secs(3));
+        assert_eq!(unanswered(&leg, within), (4, Nanos(5)));
+        assert_eq!(unanswered(&leg, (Nanos(1), Nanos(2))), (0, Nanos(0)));
+    }
+
+    #[test]
+    fn a_long_silence_is_said_once_where_an_outage_is_allowed() {
+        let outage = Nanos::from_secs(60);
+        let since = |seconds| Silence {
+            since: Instant::now()
+                .checked_sub(Duration::from_secs(seconds))
+                .unwrap(),
+            reported: false,
+        };
+        assert!(!Silence::begin().is_long() && !since(5).is_long());
+        assert!(since(7).is_long());
+        let mut silence = since(7);
+        assert_eq!(silence.goes_on("db2", Nanos(0)), None);
+        let said = silence.goes_on("db2", outage).unwrap();
+        assert!(said.contains("from db2 for 6.00 s"), "{said}");
+        assert!(said.contains("ends after 126 s of silence"), "{said}");
+        assert_eq!(silence.goes_on("db2", outage), None);
+        assert_eq!(since(5).goes_on("db2", outage), None);
+    }
 }

@@ -314,3 +314,6 @@ impl PeerSession for NfsServer {
         "an NFS server"
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -519,3 +519,88 @@ fn report(event: &PlayEvent, source: &str, watcher: &mut dyn Watcher) {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use model::Directions;
+
+    #[test]
+    fn a_slot_is_as_long_as_its_legs_with_what_is_around_them() {
+        let of = |directions, limit| {
+            span(&Spec {
+                directions,
+                limit,
+                ..Spec::default()
+            })
+        };
+        let time = |seconds| LegLimit::Time(Nanos::from_secs(seconds));
+        let seconds = |n| Ok(Nanos::from_secs(n));
+        let said = |result: Result<Nanos, Refusal>| result.map_err(|why| why.to_string());
+        let span = |directions, limit| said(of(directions, limit));
+        assert_eq!(span(Directions::Up, time(10)), seconds(15));
+        assert_eq!(span(Directions::Bidirectional, time(10)), seconds(15));
+        assert_eq!(span(Directions::UpThenDown, time(10)), seconds(28));
+        for limit in [LegLimit::Whole, LegLimit::Requests(1)] {
+            assert_eq!(span(Directions::UpThenDown, limit), seconds(600));
+        }
+        // An hour at most.
+        assert_eq!(span(Directions::Up, time(3595)), seconds(3600));
+        let why = span(Directions::Up, time(3596)).unwrap_err();
+        assert!(why.contains("are held for up to"), "{why}");
+        assert!(span(Directions::UpThenDown, LegLimit::Time(Nanos(u64::MAX))).is_err());
+    }
+
+    #[test]
+    fn what_the_source_reports_is_passed_on_with_its_name() {
+        struct Seen(Vec<String>);
+        impl Watcher for Seen {
+            fn event(&mut self, event: &Event<'_>) {
+                self.0.push(match event {
+                    Event::LegStarted { index, .. } => format!("leg {index}"),
+                    Event::Sample { index, side, .. } => format!("sample {index} {side:?}"),
+                    Event::Warning { warning } => warning.what.clone(),
+                    Event::Waiting { what } => (*what).to_owned(),
+                    _ => panic!("nobody reports that"),
+                });
+            }
+        }
+        let mut seen = Seen(Vec::new());
+        let warning = model::Warning {
+            what: "slow".to_owned(),
+            meaning: String::new(),
+            remedy: String::new(),
+        };
+        for event in [
+            PlayEvent::LegStarted {
+                leg: 1,
+                direction: model::Direction::Up,
+            },
+            PlayEvent::Sample {
+                leg: 2,
+                side: model::Side::Remote,
+                sample: Box::default(),
+            },
+            PlayEvent::Warning { warning },
+            PlayEvent::Waiting {
+                what: "busy".to_owned(),
+            },
+        ] {
+            report(&event, "db1", &mut seen);
+        }
+        assert_eq!(seen.0, ["leg 1", "sample 2 Remote", "slow", "db1: busy"]);
+    }
+
+    #[test]
+    fn only_agents_are_directed() {
+        for host in ["iperf3:db2", "local", "lab:wan", "nfs://nas/x"] {
+            let host: Host = host.parse().unwrap();
+            let why = connect(&host, &How::default()).err().unwrap().to_string();
+            assert!(
+                why.contains("is no agent that another host can measure"),
+                "{why}"
+            );
+        }
+    }
+}

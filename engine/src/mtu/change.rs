@@ -310,3 +310,37 @@ fn in_force(readings: Vec<Reading>) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_not_in_force_ends_a_stage_and_names_the_host() {
+        let reading = |side, in_force| Reading {
+            setting: "device.mtu=9000".to_owned(),
+            side,
+            asked: "9000".to_owned(),
+            found: "1500".to_owned(),
+            in_force,
+        };
+        assert!(
+            in_force(vec![
+                reading(Side::Local, true),
+                reading(Side::Remote, true)
+            ])
+            .is_ok()
+        );
+        for (side, host) in [
+            (Side::Local, "this host"),
+            (Side::Remote, "the remote host"),
+        ] {
+            let why = in_force(vec![reading(Side::Local, true), reading(side, false)]);
+            let why = why.unwrap_err().to_string();
+            assert_eq!(
+                why,
+                format!("on {host} 1500 is in force, not device.mtu=9000")
+            );
+        }
+    }
+}

@@ -92,3 +92,67 @@ fn trace_hops(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::TempDir;
+    use model::mtu::{MTU_SCHEMA, Method, MtuReport, PathEnd, Way};
+
+    #[test]
+    fn headers_and_options_are_added_to_an_mss() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(
+            [tcp_header(at("10.0.0.1:1")), tcp_header(at("[::1]:1"))],
+            [40, 60]
+        );
+        let info = |timestamps| {
+            model::socket_state! {
+                mss: Some(1448),
+                advmss: Some(1400),
+                timestamps: timestamps,
+            }
+        };
+        let of = |timestamps| {
+            let info = info(timestamps);
+            [handshake_mss(&info), announced_mss(&info)]
+        };
+        assert_eq!(of(Some(true)), [1460, 1412]);
+        assert_eq!([of(Some(false)), of(None)], [[1448, 1400]; 2]);
+    }
+
+    #[test]
+    fn the_last_look_at_this_very_host_is_known_by_direction() {
+        let dir = TempDir::new();
+        let archive = dir.path().join("runs.db");
+        let keep = |host: &str, forward: u32, reverse: u32| {
+            let way = |passes| {
+                let climb = Climb {
+                    passes: Some(passes),
+                    ..Climb::default()
+                };
+                local::way(&PathEnd::default(), None, climb, None, None)
+            };
+            let [forward, reverse]: [Way; 2] = [forward, reverse].map(way);
+            let report = MtuReport {
+                schema: MTU_SCHEMA,
+                host: host.to_owned(),
+                method: Method::Agent,
+                forward,
+                reverse,
+                local: PathEnd::default(),
+                remote: None,
+                notes: Vec::new(),
+            };
+            store(Ok(archive.clone()), MtuFound::Look(Box::new(report)));
+        };
+        let known = |host: &str, direction| known(&archive, host, direction);
+        assert_eq!(known("db2", Direction::Up), None);
+        keep("db2", 1400, 1300);
+        keep("db22", 9000, 8000);
+        assert_eq!(known("db2", Direction::Up), Some(1400));
+        assert_eq!(known("db2", Direction::Down), Some(1300));
+        assert_eq!(known("db", Direction::Up), None);
+    }
+}

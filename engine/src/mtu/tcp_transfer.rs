@@ -153,4 +153,62 @@ mod tests {
         let lowered = seen(1348, 65_536);
         assert_eq!((lowered.seen, lowered.at_least), (1360, false));
     }
+
+    #[test]
+    fn an_mss_is_seen_whole_unless_something_lowers_it() {
+        let info = |mss, pmtu, timestamps| {
+            model::socket_state! {
+                mss: Some(mss),
+                timestamps: Some(timestamps),
+                pmtu: Some(pmtu),
+                snd_wnd: Some(Bytes(1 << 30)),
+            }
+        };
+        let seen = |announced, info: &SocketState| {
+            let seen = mss_seen(announced, info, 40);
+            (seen.announced, seen.seen, seen.at_least)
+        };
+        // As much as its own side bears.
+        assert_eq!(seen(8960, &info(1460, 1500, false)), (8960, 1460, true));
+        assert_eq!(seen(8960, &info(1448, 1500, true)), (8960, 1460, true));
+        assert_eq!(seen(1460, &info(1459, 1500, false)), (1460, 1459, false));
+        assert_eq!(seen(1400, &info(1460, 9000, false)), (1400, 1400, false));
+    }
+
+    #[test]
+    fn a_transfer_on_this_host_arrives_whole() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        let opening = HandshakeMss {
+            syn_mss: 1460,
+            announced: 65_495,
+        };
+        ours.write_all(&opening.encode()).unwrap();
+        assert_eq!(HandshakeMss::read(&mut theirs).unwrap(), opening);
+        let receiver = std::thread::spawn(move || {
+            receive(&mut theirs);
+            theirs
+        });
+        let truth = send(&mut ours).unwrap();
+        assert_eq!((truth.asked, truth.acked), (ASKED as u64, ASKED as u64));
+        assert!(!truth.hangs && truth.snd_mss > 0 && truth.pmtu > 0);
+        let mut theirs = receiver.join().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        assert_eq!(
+            theirs.read(&mut [0]).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
+    }
+
+    #[test]
+    fn a_connection_that_ends_early_ends_its_receiver() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        ours.write_all(&[0; 100]).unwrap();
+        drop(ours);
+        receive(&mut theirs);
+        assert!(HandshakeMss::read(&mut theirs).is_err());
+    }
 }

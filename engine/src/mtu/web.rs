@@ -388,4 +388,155 @@ mod tests {
             assert!(WebPage::of(bad).is_err(), "{bad}");
         }
     }
+
+    fn end(device_mtu: u32) -> PathEnd {
+        PathEnd {
+            address: Some([192, 0, 2, 1].into()),
+            ..server(device_mtu)
+        }
+    }
+
+    fn climbed(ceiling: u32, passes: u32) -> Climb {
+        Climb {
+            ceiling,
+            passes: Some(passes),
+            confirmed: true,
+            ..Climb::default()
+        }
+    }
+
+    #[test]
+    fn what_was_not_tried_is_not_clear_and_a_page_in_smaller_segments_is_the_senders() {
+        let cause = |mtu, climb, smaller| back_way(&end(mtu), climb, smaller).verdict.cause;
+        assert_eq!(cause(1500, climbed(1500, 1500), false), MtuCause::Clear);
+        assert_eq!(cause(1500, climbed(1400, 1400), false), MtuCause::NotTried);
+        assert_eq!(cause(1500, climbed(1500, 1400), false), MtuCause::Somewhere);
+        assert_eq!(
+            cause(1500, climbed(1500, 1400), true),
+            MtuCause::SenderStops
+        );
+        let by_sender = back_way(&end(1500), climbed(1500, 1400), true);
+        assert_eq!(by_sender.verdict.doubts, []);
+        // No TCP has larger segments.
+        let loopback = cause(65_536, climbed(CEILING, CEILING), false);
+        assert_ne!(loopback, MtuCause::NotTried);
+        assert_eq!(
+            cause(65_536, climbed(CEILING - 1, CEILING - 1), false),
+            MtuCause::NotTried
+        );
+    }
+
+    #[test]
+    fn a_climb_ends_at_the_largest_size_with_full_segments() {
+        let of = |ceiling, passes: u32, beyond: Option<WebOutcome>| {
+            let (climb, smaller) = climb(ceiling, |size, _| match (size <= passes, beyond) {
+                (true, _) => Ok(WebOutcome::Passes),
+                (false, Some(outcome)) => Ok(outcome),
+                (false, None) => bail!("it cannot even begin"),
+            });
+            assert_eq!(climb.ceiling, ceiling);
+            (climb.passes, smaller)
+        };
+        assert_eq!(of(1500, 1500, None), (Some(1500), false));
+        assert_eq!(of(1500, 1400, Some(WebOutcome::Stuck)), (Some(1400), false));
+        assert_eq!(
+            of(1500, 1400, Some(WebOutcome::Smaller)),
+            (Some(1400), true)
+        );
+        assert_eq!(of(1500, 0, None), (None, false));
+        assert_eq!(of(200, 200, None).0, Some(200), "below the floor");
+    }
+
+    #[test]
+    fn a_request_names_the_page_and_its_host() {
+        let page = WebPage::of("http://db2:81/big?x").unwrap().unwrap();
+        let request = page.request();
+        let lines: Vec<&str> = request.split("\r\n").collect();
+        assert_eq!(lines[..2], ["GET /big?x HTTP/1.1", "Host: db2:81"]);
+        assert!(lines.contains(&"Connection: close"));
+        let usual = WebPage::of("http://db2").unwrap().unwrap().request();
+        assert!(usual.contains("\r\nHost: db2\r\n"), "{usual}");
+    }
+
+    /// A server that answers each request with so many bytes, and its port.
+    fn served(bytes: usize) -> u16 {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                std::thread::spawn(move || {
+                    let mut asked = Vec::new();
+                    let mut room = [0; 4096];
+                    while !asked.ends_with(b"\r\n\r\n") {
+                        match stream.read(&mut room) {
+                            Ok(count @ 1..) => asked.extend_from_slice(&room[..count]),
+                            _ => return,
+                        }
+                    }
+                    let _ = stream.write_all(&vec![b'x'; bytes]);
+                });
+            }
+        });
+        port
+    }
+
+    fn page(port: u16) -> WebPage {
+        WebPage::of(&format!("http://127.0.0.1:{port}/"))
+            .unwrap()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_page_is_read_to_its_end_or_as_far_as_is_enough() {
+        let port = served(50_000);
+        let at = SocketAddr::from(([127, 0, 0, 1], port));
+        let never = AtomicBool::new(false);
+        let fetched = |enough: usize| {
+            let mut connection = Try::connect(at, None, &never).unwrap();
+            connection
+                .fetch(&page(port), |got, _| got >= enough)
+                .unwrap()
+        };
+        assert_eq!(fetched(usize::MAX), 50_000);
+        assert!((1..=50_000).contains(&fetched(1)));
+        let over = AtomicBool::new(true);
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let gone = closed.local_addr().unwrap();
+        drop(closed);
+        let why = Try::connect(gone, None, &over).err().unwrap().to_string();
+        assert!(why.contains("cannot be reached"), "{why}");
+    }
+
+    #[test]
+    fn a_page_on_this_host_comes_in_segments_of_any_size() {
+        let port = served(100_000);
+        let at = SocketAddr::from(([127, 0, 0, 1], port));
+        let never = AtomicBool::new(false);
+        for size in [FLOOR, 1500, 9000] {
+            let pulled = pull(at, size, &page(port), &never).unwrap();
+            assert_eq!(pulled, WebOutcome::Passes, "{size}");
+        }
+        // A short page fills no large segment, and did not come whole in small ones.
+        let short = served(1000);
+        let at = SocketAddr::from(([127, 0, 0, 1], short));
+        let pulled = |size| pull(at, size, &page(short), &never).unwrap();
+        assert_eq!(pulled(9000), WebOutcome::Stuck);
+        assert_eq!(pulled(1040), WebOutcome::Passes);
+        let pushed = |size| push(at, size, &page(short), &never).unwrap();
+        assert_eq!([pushed(FLOOR), pushed(1500)], [WebOutcome::Passes; 2]);
+    }
+
+    #[test]
+    fn a_server_that_sends_nothing_is_named() {
+        let silent = served(0);
+        let at = SocketAddr::from(([127, 0, 0, 1], silent));
+        let why = probe_address("db2", &page(silent), at)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            why.starts_with("db2: the server takes connections and sends nothing"),
+            "{why}"
+        );
+    }
 }

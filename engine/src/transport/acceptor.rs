@@ -480,4 +480,17 @@ mod tests {
             _ => panic!("it is refused"),
         }
     }
+
+    #[test]
+    fn nothing_is_accepted_in_a_pause() {
+        let (listener, address) = listener();
+        let limits = limits(0, SOON, WhenFull::Refuse);
+        let mut acceptor = Acceptor::new([&listener], limits, Slots::new(8, 8));
+        let _client = TcpStream::connect(address).unwrap();
+        acceptor.pause = Some(Instant::now() + Duration::from_secs(3600));
+        assert!(acceptor.poll(Duration::from_millis(1)).unwrap().is_empty());
+        acceptor.pause = Some(Instant::now());
+        assert_eq!(ready(&mut acceptor).number, 1);
+        assert_eq!(acceptor.pause, None);
+    }
 }

@@ -246,3 +246,6 @@ impl<M: Machine> Driver<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1225,4 +1225,28 @@ mod tests {
         assert!(matches!(peer.reach(None), Ok(Reach::Anywhere)));
         assert_eq!(peer.reach(Some("a")).err().as_deref(), Some("no files"));
     }
+
+    #[test]
+    fn only_what_a_peer_sends_is_paid_for_ahead() {
+        let ledger = Arc::new(ledger(1));
+        let limits = KeyLimits {
+            rate: Some(BitRate(8_000_000)),
+            ..KeyLimits::default()
+        };
+        let ahead = |agent_sends| {
+            let order = LegOrder {
+                agent_sends,
+                ..order(LegLimit::Whole)
+            };
+            let leg = peer(&ledger, 1, fresh().id(), limits.clone()).admit(&order);
+            leg.ok()
+                .unwrap()
+                .quota
+                .as_ref()
+                .unwrap()
+                .ahead
+                .load(Ordering::Relaxed)
+        };
+        assert_eq!([ahead(true), ahead(false)], [0, 250_000]);
+    }
 }

@@ -558,4 +558,97 @@ mod tests {
         assert!(said.contains("another process listens there"), "{said}");
         assert!(said.contains(&format!(" to {local}: ")), "{said}");
     }
+
+    #[test]
+    fn options_are_taken_at_their_bounds_and_not_beyond() {
+        let taken = |change: &dyn Fn(&mut SocketSettings)| {
+            let mut settings = SocketSettings::default();
+            change(&mut settings);
+            let address = (Ipv4Addr::LOCALHOST, 0).into();
+            let socket = prepared(socket::tcp, &address, &settings, &Placement::default());
+            socket.map(drop).map_err(|error| error.to_string())
+        };
+        for fits in [
+            taken(&|s| s.mss = Some(88)),
+            taken(&|s| s.mss = Some(32_767)),
+            taken(&|s| s.dscp = Some(0)),
+            taken(&|s| s.dscp = Some(63)),
+            taken(&|s| s.send_buffer = Some(Bytes(1))),
+            taken(&|s| s.receive_buffer = Some(Bytes((1 << 30) - 1))),
+        ] {
+            assert_eq!(fits, Ok(()));
+        }
+        for beyond in [
+            taken(&|s| s.mss = Some(87)),
+            taken(&|s| s.mss = Some(32_768)),
+            taken(&|s| s.dscp = Some(64)),
+            taken(&|s| s.send_buffer = Some(Bytes(0))),
+            taken(&|s| s.receive_buffer = Some(Bytes(1 << 30))),
+        ] {
+            assert!(beyond.unwrap_err().contains("is out of range"));
+        }
+    }
+
+    #[test]
+    fn the_address_of_this_host_is_of_the_version_of_the_remote_one() {
+        let v4: SocketAddr = (Ipv4Addr::LOCALHOST, 1).into();
+        let v6: SocketAddr = (Ipv6Addr::LOCALHOST, 1).into();
+        assert_eq!(unspecified(v4), IpAddr::from(Ipv4Addr::UNSPECIFIED));
+        assert_eq!(unspecified(v6), IpAddr::from(Ipv6Addr::UNSPECIFIED));
+        assert!(same_version(v4.ip(), v4).is_ok() && same_version(v6.ip(), v6).is_ok());
+        assert!(same_version(v4.ip(), v6).is_err() && same_version(v6.ip(), v4).is_err());
+        // One listener for both versions.
+        let all = (Ipv6Addr::UNSPECIFIED, 0).into();
+        let both = listen(all, &SocketSettings::default(), &Placement::default()).unwrap();
+        let port = both.local_addr().unwrap().port();
+        for at in [v4.ip(), v6.ip()] {
+            TcpStream::connect((at, port)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_port_of_datagrams_is_shared_by_those_that_are_bound_to_it_later() {
+        let (settings, here) = (SocketSettings::default(), Placement::default());
+        let port = listen_datagrams((Ipv4Addr::LOCALHOST, 0).into(), &settings, &here).unwrap();
+        let local = port.local_addr().unwrap();
+        let stream = bind_datagrams(local, &settings, &here).unwrap();
+        assert_eq!(stream.local_addr().unwrap(), local);
+        let taken = listen_datagrams(local, &settings, &here)
+            .unwrap_err()
+            .to_string();
+        assert!(taken.contains("another process listens there"), "{taken}");
+        let elsewhere = Placement {
+            bind_address: Some(Ipv4Addr::new(127, 0, 0, 2).into()),
+            ..Placement::default()
+        };
+        let connected = connect_datagrams(local, &settings, &elsewhere).unwrap();
+        assert_eq!(
+            connected.local_addr().unwrap().ip(),
+            Ipv4Addr::new(127, 0, 0, 2)
+        );
+        assert_eq!(connected.peer_addr().unwrap(), local);
+        let other = listen(local, &settings, &elsewhere)
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        assert_eq!(other.ip(), Ipv4Addr::new(127, 0, 0, 2));
+    }
+
+    #[test]
+    fn what_a_congestion_control_lacks_is_said_by_the_error() {
+        let said = |errno| {
+            let error = io::Error::from_raw_os_error(errno);
+            no_congestion("warp", error, "").to_string()
+        };
+        assert!(said(libc::EPERM).contains("this kernel lets only root choose it"));
+        assert!(said(libc::ENOENT).contains("has no module of that name"));
+        let other = said(libc::EINVAL);
+        assert!(
+            !other.contains("module") && other.contains("available: "),
+            "{other}"
+        );
+        let device = |errno| no_device("eth9", io::Error::from_raw_os_error(errno)).to_string();
+        assert!(device(libc::EPERM).contains("CAP_NET_RAW"));
+        assert!(device(libc::ENODEV).contains("this host has: "));
+    }
 }

@@ -119,3 +119,52 @@ impl WorkloadEnd for BlocksEnd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_number_of_blocks_is_whole_when_all_its_bytes_have_come() {
+        let (ours, mut peer) = pair();
+        let stop = AtomicBool::new(false);
+        let all: u64 = 0x0102_0304_0506_0708;
+        let announced = std::thread::scope(|scope| {
+            let announced = scope.spawn(|| announced(&ours, &stop));
+            for piece in all.to_be_bytes().chunks(3) {
+                peer.write_all(piece).unwrap();
+                while sys::socket::queued(ours.as_fd()).unwrap() > 0 {
+                    std::thread::yield_now();
+                }
+            }
+            announced.join().unwrap()
+        });
+        assert_eq!(announced, Ok(Some(all)));
+        assert_eq!(ours.read_timeout().unwrap(), None);
+        // What follows is not touched.
+        peer.write_all(b"x").unwrap();
+        let mut rest = [0; 1];
+        (&ours).read_exact(&mut rest).unwrap();
+        assert_eq!(&rest, b"x");
+    }
+
+    #[test]
+    fn a_peer_that_goes_before_its_blocks_are_ready_is_an_error_and_a_stop_is_none() {
+        let (ours, mut peer) = pair();
+        let (stop, go_on) = (AtomicBool::new(true), AtomicBool::new(false));
+        assert_eq!(announced(&ours, &stop), Ok(None));
+        peer.write_all(&[0; 7]).unwrap();
+        drop(peer);
+        let why = announced(&ours, &go_on).unwrap_err();
+        assert!(why.contains("broke before the blocks were ready"), "{why}");
+    }
+}

@@ -374,4 +374,74 @@ mod tests {
         let slow = RequestPace::new(&other, 1e-300);
         assert_eq!([slow.due(0), slow.due(1)], [ms(0) + FAR, ms(0) + FAR + FAR]);
     }
+
+    fn order(reply_size: u64) -> Request {
+        Request {
+            request_size: Bytes(64),
+            reply_size: Bytes(reply_size),
+            pace_per_s: Some(10.0),
+            reconnect: false,
+            wait: WaitMode::Block,
+        }
+    }
+
+    /// Has this done by a client of two connections, before their first requests; the other ends are given too.
+    fn asking<T>(
+        reply_size: u64,
+        act: impl FnOnce(&mut RequestClient<'_>, &mut [TcpStream]) -> T,
+    ) -> T {
+        let order = order(reply_size);
+        let limit = LegLimit::Time(Nanos::from_secs(3600));
+        let job = Job::new(Role::Ask, Workload::Request(order.clone()), limit);
+        let (shared, mut peers) = idle(job, 2);
+        let streams = [stream(&shared, 0), stream(&shared, 1)];
+        let connections = ReadyConnections::of(&streams, Spin::NEVER).unwrap();
+        act(
+            &mut RequestClient::new(&streams, &order, None, connections),
+            &mut peers,
+        )
+    }
+
+    #[test]
+    fn what_comes_though_nothing_was_asked_is_an_end_or_too_much() {
+        use std::io::Write;
+        asking(64, |client, peers| {
+            let mut kind = |index| client.unasked(index).unwrap_err().kind();
+            assert_eq!(kind(0), ErrorKind::WouldBlock);
+            peers[0].write_all(b"x").unwrap();
+            while kind(0) == ErrorKind::WouldBlock {
+                peers[0].write_all(b"x").unwrap();
+            }
+            assert_eq!(kind(0), ErrorKind::InvalidData);
+            peers[1].shutdown(Shutdown::Write).unwrap();
+            while kind(1) == ErrorKind::WouldBlock {
+                std::thread::yield_now();
+            }
+            assert_eq!(kind(1), ErrorKind::BrokenPipe);
+        });
+    }
+
+    #[test]
+    fn a_request_says_how_long_its_reply_is_and_room_is_for_a_byte_more() {
+        asking(7, |client, _| {
+            assert_eq!((client.request.len(), client.reply.len()), (64, 8));
+            assert_eq!(client.request[..5], [0, 0, 0, 7, 0x5a]);
+            assert_eq!((client.open, client.calls.len()), (2, 2));
+        });
+        asking(1 << 30, |client, _| assert_eq!(client.reply.len(), CHUNK));
+    }
+
+    #[test]
+    fn a_connection_ends_once_and_gives_back_what_it_asked() {
+        asking(64, |client, _| {
+            client.calls[0].state = CallState::Sending;
+            client.fail(0, "broken".to_owned());
+            client.fail(0, "again".to_owned());
+            assert_eq!(client.open, 1);
+            assert!(client.calls[0].state == CallState::Over);
+            client.go_on(0);
+            client.end(1, Ok(()));
+            assert_eq!(client.open, 0);
+        });
+    }
 }
