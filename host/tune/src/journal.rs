@@ -594,6 +594,7 @@ mod tests {
         fs::write(empty.journal(), "").unwrap();
         assert_eq!(all(&state), 2);
         assert_eq!(JournalPlace::all(&state.0.join("none")).unwrap().len(), 0);
+        assert!(JournalPlace::all(&empty.journal()).is_err(), "a file");
         assert_eq!(empty.touched("gone"), None);
         assert!(
             empty

@@ -133,14 +133,14 @@ pub fn default_state(
     xdg_state_home: Option<&OsStr>,
     home: Option<&OsStr>,
 ) -> Result<PathBuf, Error> {
-    let root = sys::process::effective_user() == 0 && owns_the_machine();
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let root = owns_the_machine(sys::process::effective_user(), &map);
     choose(linerate_state, root, xdg_state_home, home).ok_or(Error::NoState)
 }
 
-/// Root of a user namespace cannot write where root can.
-fn owns_the_machine() -> bool {
-    std::fs::read_to_string("/proc/self/uid_map")
-        .is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
+/// Root of a user namespace, by its map of users, cannot write where root can.
+fn owns_the_machine(user: u32, map: &str) -> bool {
+    user == 0 && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 fn choose(
@@ -211,14 +211,15 @@ mod tests {
 
     #[test]
     fn the_journals_of_the_machines_root_are_those_of_the_machine() {
-        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
-        let whole = map.trim_start().starts_with("0 ") && map.contains("4294967295");
-        let is_root = sys::process::effective_user() == 0 && whole;
+        let all = "         0          0 4294967295\n";
+        assert!(owns_the_machine(0, all) && !owns_the_machine(1000, all));
+        for mapped in ["0 1000 1\n", "0 0 65536\n", "0 0 4294967295\n5 5 1\n", ""] {
+            assert!(!owns_the_machine(0, mapped), "{mapped}");
+        }
         let found = default_state(None, None, Some(OsStr::new("/home/a"))).unwrap();
-        assert_eq!(
-            found == Path::new("/var/lib/linerate/tune"),
-            is_root,
-            "{found:?}"
-        );
+        let own = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+        let is_root = owns_the_machine(sys::process::effective_user(), &own);
+        let of_machine = Path::new("/var/lib/linerate/tune");
+        assert_eq!(found == of_machine, is_root, "{found:?}");
     }
 }

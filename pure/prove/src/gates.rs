@@ -1009,4 +1009,17 @@ mod tests {
             "of a socket alone"
         );
     }
+
+    #[test]
+    fn more_runs_do_not_help_where_the_change_is_not_in_force() {
+        let mut experiment: Experiment = play(plan(fixed()), noisy(3, 1.0, 0.01));
+        let of = |experiment: &Experiment| hopeless(&experiment.plan, &experiment.trials);
+        assert!(!of(&experiment));
+        for trial in experiment.trials.iter_mut().filter(|t| t.arm == 1) {
+            trial.readings = vec![reading("65 KiB", "8192 KiB", false)];
+        }
+        assert!(of(&experiment));
+        experiment.trials.clear();
+        assert!(!of(&experiment), "nothing was run yet");
+    }
 }

@@ -364,6 +364,14 @@ fn what_a_senders_state_leaves_free_decides_who_holds_it() {
     };
     assert!(paced(9999, 4999, true) && paced(9999, 5000, true));
     assert!(!paced(9999, 5001, true) && !paced(10_000, 5000, true) && !paced(9999, 0, false));
+    let low = |paced, app_limited| {
+        application::owns_pacing(&SenderState {
+            paced,
+            app_limited,
+            ..state(10, 1, 0, 0)
+        })
+    };
+    assert!(low(true, true) && !low(true, false) && !low(false, true));
     let writes = |written, no_space, paced| {
         send_buffer::owns_pacing(&SenderState {
             written,

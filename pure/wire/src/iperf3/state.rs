@@ -208,6 +208,8 @@ mod tests {
     fn ids_skip_two() {
         let ids: Vec<u32> = (0..4).map(stream_id).collect();
         assert_eq!(ids, [1, 3, 4, 5]);
+        assert_eq!(stream_id(u32::MAX as usize - 2), u32::MAX);
+        assert_eq!(stream_id(usize::MAX), u32::MAX);
     }
 
     #[test]
