@@ -533,3 +533,6 @@ fn untried(settings: Vec<Setting>, instead: Option<String>) -> Attempt {
         fate: Fate::Untried,
     }
 }
+
+#[cfg(test)]
+mod tests;
