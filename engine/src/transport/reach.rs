@@ -186,11 +186,7 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
     let us = identity.id();
     let trust = TrustStore::new(&how.directory).load()?;
     // A host that is known by this address or name must show its own key, not just a trusted one.
-    let same = |other: &str| other.eq_ignore_ascii_case(name);
-    let is_it = |entry: &&TrustEntry| {
-        let at = entry.address.as_deref().and_then(agent_address);
-        same(&entry.name) || at.is_some_and(|(name, at)| at == port && same(&name))
-    };
+    let is_it = |entry: &&TrustEntry| is_known_as(entry, name, port);
     let pinned: Vec<NodeId> = match how.only {
         Some(id) => vec![id],
         None => trust.hosts.iter().filter(is_it).map(|e| e.id).collect(),
@@ -242,6 +238,13 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         addresses: vec![address.ip().to_canonical()],
         keys: Some((identity, id)),
     })
+}
+
+/// Whether a trusted host is known by this name, or by this address.
+fn is_known_as(entry: &TrustEntry, name: &str, port: u16) -> bool {
+    let same = |other: &str| other.eq_ignore_ascii_case(name);
+    let at = entry.address.as_deref().and_then(agent_address);
+    same(&entry.name) || at.is_some_and(|(name, at)| at == port && same(&name))
 }
 
 /// TLS with the server at `name`, and where it is. A server that is busy is tried again when it said so.
@@ -555,5 +558,135 @@ mod tests {
         let error = tcp("127.0.0.1", at.port(), &how).unwrap_err();
         assert!(error.to_string().contains("did not answer"), "{error}");
         assert!(begun.elapsed() < CONNECT / 2);
+    }
+
+    #[test]
+    fn a_host_is_known_by_its_name_or_by_its_name_and_port_together() {
+        let entry = |address: Option<&str>| TrustEntry {
+            id: NodeId::new([1; 32]),
+            name: "db2".to_owned(),
+            address: address.map(str::to_owned),
+            rights: BTreeSet::new(),
+            limits: KeyLimits::default(),
+        };
+        let known = |address, name, port| is_known_as(&entry(address), name, port);
+        assert!(known(None, "db2", 1) && known(None, "DB2", 1) && !known(None, "db3", 1));
+        let at = Some("nas.example:99");
+        assert!(known(at, "nas.example", 99) && known(at, "NAS.example", 99));
+        assert!(!known(at, "nas.example", 98) && !known(at, "other", 99));
+        assert!(known(at, "db2", 98));
+        assert!(known(Some("nas"), "nas", DEFAULT_PORT));
+        assert!(!known(Some("ssh:nas"), "nas", DEFAULT_PORT));
+    }
+
+    #[test]
+    fn the_end_of_ssh_is_explained_by_its_status() {
+        use std::os::unix::process::ExitStatusExt;
+        let ended = |code| Some(ExitStatus::from_raw(code << 8));
+        let said = |status, remote: Option<&str>| {
+            let remote = remote.map(str::to_owned);
+            ssh_meaning("db2".to_owned(), remote)(status, "why").unwrap()
+        };
+        for (status, remote, part) in [
+            (ended(255), None, "ssh to db2 failed (its message: why)"),
+            (
+                ended(127),
+                None,
+                "db2 has no linerate: 'linerate install ssh:db2'",
+            ),
+            (ended(127), Some("x"), "db2 does not find the command 'x'"),
+            (ended(126), Some("x"), "db2 may not run 'x'"),
+            (ended(126), None, "db2 may not run 'linerate'"),
+            (
+                ended(2),
+                None,
+                "'linerate' on db2 does not know how to be an agent",
+            ),
+            (
+                ended(1),
+                None,
+                "the agent on db2 ended in the middle of the session",
+            ),
+            (Some(ExitStatus::from_raw(9)), None, "ended in the middle"),
+            (None, None, "ssh to db2 closed its output but does not end"),
+        ] {
+            let said = said(status, remote);
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(quoted(""), "");
+        let missing = no_ssh(ErrorKind::NotFound.into()).to_string();
+        assert!(missing.contains("there is no ssh command"), "{missing}");
+        let other = no_ssh(ErrorKind::PermissionDenied.into()).to_string();
+        assert!(other.starts_with("cannot start ssh: "), "{other}");
+    }
+
+    #[test]
+    fn ssh_gets_the_port_the_version_and_the_destination_behind_all_options() {
+        let arguments = |port, version| {
+            let command = ssh("-db2", port, version, &["-G"]);
+            let all = command.get_args().map(|of| of.to_str().unwrap().to_owned());
+            all.collect::<Vec<_>>()
+        };
+        let begin = ["-G", "-T", "-x", "-a"];
+        assert_eq!(
+            arguments(None, None),
+            [&begin[..], &["--", "-db2"]].concat()
+        );
+        let v4 = arguments(Some(22), Some(IpVersion::V4));
+        assert_eq!(v4, [&begin[..], &["-4", "-p", "22", "--", "-db2"]].concat());
+        assert!(arguments(None, Some(IpVersion::V6)).contains(&"-6".to_owned()));
+    }
+
+    #[test]
+    fn a_reset_before_the_greeting_is_a_key_that_is_not_trusted() {
+        let us = NodeId::new([1; 32]);
+        let of = |error: anyhow::Error| refusal(error, "db2", &us).to_string();
+        // ECONNRESET.
+        let reset = io::Error::from_raw_os_error(104);
+        assert!(of(anyhow!("db2: it broke: {reset}")).contains("does not trust this host's key"));
+        assert_eq!(of(anyhow!("db2: silent")), "db2: silent");
+        assert_eq!(
+            of(Refusal::usage(reset.to_string()).into()),
+            reset.to_string()
+        );
+    }
+
+    #[test]
+    fn a_busy_server_is_waited_for_within_the_time_and_until_a_stop() {
+        let later = Instant::now() + Duration::from_secs(3600);
+        let how = How::default();
+        assert!(waits("busy", Nanos(0), &how, later).unwrap());
+        assert!(!waits("busy", Nanos(0), &how, Instant::now()).unwrap());
+        let stop = AtomicBool::new(true);
+        let stopped = How {
+            stop: Some(&stop),
+            ..How::default()
+        };
+        let error = waits("busy", Nanos::from_secs(60), &stopped, later).unwrap_err();
+        assert_eq!(error.to_string(), "stopped while waiting: busy");
+        let stopped = tcp("127.0.0.1", 9, &stopped).unwrap_err();
+        assert!(
+            stopped.to_string().starts_with("stopped while connecting"),
+            "{stopped}"
+        );
+    }
+
+    #[test]
+    fn addresses_of_a_name_are_those_of_the_version_that_is_insisted_on() {
+        let of = |name: &str, version| {
+            resolve(name, 7, version)
+                .map(|all| all.len())
+                .map_err(|error| error.to_string())
+        };
+        let (v4, v6) = (Some(IpVersion::V4), Some(IpVersion::V6));
+        assert_eq!(
+            [of("127.0.0.1", None), of("127.0.0.1", v4), of("::1", v6)],
+            [Ok(1), Ok(1), Ok(1)]
+        );
+        assert_eq!(
+            of("127.0.0.1", v6),
+            Err("'127.0.0.1' has no IPv6 address".to_owned())
+        );
+        assert_eq!(of("::1", v4), Err("'::1' has no IPv4 address".to_owned()));
     }
 }

@@ -490,6 +490,8 @@ mod tests {
         sys::lock(&account.state).day -= 1;
         assert_eq!(account.left(Bytes(10_000)), Ok(Bytes(10_000)));
         let today = account.today();
+        let of_clock = crate::clock::unix_time().0 / 86_400_000_000_000;
+        assert!((of_clock - 1..=of_clock).contains(&today.day));
         assert_eq!(
             (today.moved, today.entered, today.paid),
             (Bytes(0), Bytes(0), paid)
