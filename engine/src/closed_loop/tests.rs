@@ -164,7 +164,7 @@ fn one_arm_is_compared_in_pairs_and_several_in_blocks_once() {
 }
 
 #[test]
-fn arms_are_called_by_their_proposals_and_told_apart() {
+fn arms_are_called_by_their_proposals_with_numbers_where_these_are_alike() {
     let tried: Vec<Vec<Setting>> = ["nodelay=on", "sndbuf=1M", "rcvbuf=1M"]
         .map(|text| vec![setting(text)])
         .to_vec();

@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn only_the_peer_says_which_probes_arrived() {
         let (mut local, remote) = greeted();
-        let stranger = DatagramProbe::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let unknown = DatagramProbe::open("127.0.0.1:0".parse().unwrap()).unwrap();
         let probe = Probe {
             round: 1,
             size: 200,
@@ -479,7 +479,7 @@ mod tests {
         };
         let to = SocketAddr::from(([127, 0, 0, 1], local.socket.port().unwrap()));
         let seen = Datagram::Seen(vec![probe]).encode(&local.token, 0);
-        for (from, arrived) in [(&stranger, 0), (&remote.socket, 1)] {
+        for (from, arrived) in [(&unknown, 0), (&remote.socket, 1)] {
             from.send(&seen, to).unwrap();
             local.wait(Duration::from_secs(10));
             assert_eq!(local.pump().len(), arrived);

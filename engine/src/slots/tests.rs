@@ -4,7 +4,7 @@ use crate::trust::Peer;
 use std::net::Ipv4Addr;
 
 const COORDINATOR: NodeId = NodeId::new([1; 32]);
-const STRANGER: NodeId = NodeId::new([2; 32]);
+const ANOTHER: NodeId = NodeId::new([2; 32]);
 const OTHER: NodeId = NodeId::new([3; 32]);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NOW: Nanos = Nanos(0);
@@ -151,7 +151,7 @@ fn a_coordinator_has_so_many_slots_and_a_host_so_many_in_all() {
     }
     let full = held(COORDINATOR, MAX_SLOTS).unwrap_err();
     assert!(full.starts_with("64 slots of this coordinator"), "{full}");
-    let again = held(STRANGER, 0).unwrap_err();
+    let again = held(ANOTHER, 0).unwrap_err();
     assert!(again.contains("is held already"), "{again}");
     for number in MAX_SLOTS..MOST_SLOTS {
         held(NodeId::new([number as u8; 32]), number).unwrap();
@@ -159,10 +159,10 @@ fn a_coordinator_has_so_many_slots_and_a_host_so_many_in_all() {
     let full = held(NodeId::new([0xff; 32]), MOST_SLOTS).unwrap_err();
     assert!(full.contains("and 256 in all"), "{full}");
     // One that is released makes room, and only its coordinator can.
-    book.release(STRANGER, &name(0));
-    assert!(held(STRANGER, MOST_SLOTS).is_err());
+    book.release(ANOTHER, &name(0));
+    assert!(held(ANOTHER, MOST_SLOTS).is_err());
     book.release(COORDINATOR, &name(0));
-    held(STRANGER, MOST_SLOTS).unwrap();
+    held(ANOTHER, MOST_SLOTS).unwrap();
 }
 
 #[test]
@@ -174,16 +174,16 @@ fn a_source_is_used_once_by_its_coordinator_with_its_peer() {
     assert_eq!(hold(&book, COORDINATOR, &source), Ok(None));
     assert!(book.has_any() && book.is_busy());
     let second = name(8);
-    let refused = book.hold(STRANGER, "x", &order(&second, SlotRole::Source), None);
+    let refused = book.hold(ANOTHER, "x", &order(&second, SlotRole::Source), None);
     assert!(refused.err().unwrap().free_in.unwrap() > Nanos(0));
     let of = |by, peer| why(book.source(by, &slot, peer));
     assert!(of(COORDINATOR, OTHER).contains("is not confirmed"));
-    assert!(why(book.confirm(STRANGER, &slot)).contains("not held there"));
+    assert!(why(book.confirm(ANOTHER, &slot)).contains("not held there"));
     assert!(why(book.confirm(COORDINATOR, &second)).contains("not held there"));
     book.confirm(COORDINATOR, &slot).unwrap();
     book.confirm(COORDINATOR, &slot).unwrap();
-    assert!(of(STRANGER, OTHER).contains("is not held there"));
-    assert!(of(COORDINATOR, STRANGER).contains("is held with the host"));
+    assert!(of(ANOTHER, OTHER).contains("is not held there"));
+    assert!(of(COORDINATOR, ANOTHER).contains("is held with the host"));
     assert!(why(book.light(COORDINATOR, &slot)).contains("not held for light probes"));
     assert_eq!(book.enter(&OTHER).map(drop), None, "it is no destination");
     let begun = book.source(COORDINATOR, &slot, OTHER).unwrap();
@@ -201,10 +201,10 @@ fn a_destination_lets_its_peer_in_once() {
     hold(&book, COORDINATOR, &order(&slot, SlotRole::Destination)).unwrap();
     assert!(!book.expects(&OTHER), "it is not confirmed");
     book.confirm(COORDINATOR, &slot).unwrap();
-    assert!(book.expects(&OTHER) && !book.expects(&STRANGER));
+    assert!(book.expects(&OTHER) && !book.expects(&ANOTHER));
     let another = why(book.source(COORDINATOR, &slot, OTHER));
     assert!(another.contains("it is not its source"), "{another}");
-    assert!(book.enter(&STRANGER).is_none());
+    assert!(book.enter(&ANOTHER).is_none());
     assert!(book.enter(&OTHER).is_some());
     assert!(book.enter(&OTHER).is_none() && !book.expects(&OTHER));
     book.retain(|slot, role| slot.by == COORDINATOR && role == SlotRole::Destination);
@@ -247,7 +247,7 @@ fn light_probes_are_sent_again_and_again_in_their_slot() {
     for _ in 0..2 {
         assert!(book.light(COORDINATOR, &slot).is_ok());
     }
-    assert!(book.light(STRANGER, &slot).is_err());
+    assert!(book.light(ANOTHER, &slot).is_err());
     assert!(!book.is_busy(), "they are in no calendar");
 }
 

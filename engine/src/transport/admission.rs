@@ -626,7 +626,7 @@ mod tests {
         assert_eq!(penalty(2, 0), seconds(15));
         assert_eq!(penalty(9, 0), seconds(60));
         assert_eq!(penalty(1, 0), seconds(60));
-        // After they have ended they begin anew.
+        // After they have ended they begin again.
         assert_eq!(penalty(1, 100), seconds(105));
     }
 

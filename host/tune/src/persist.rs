@@ -496,7 +496,7 @@ mod tests {
         root.put("/a", "before\n");
         root.write("/a", "one\n");
         root.put("/a", "theirs\n");
-        // Written over once more: theirs is what stood there before.
+        // Written over again: theirs is what stood there before.
         root.write("/a", "two\n");
         assert_eq!(written(&root.0.join("state")).unwrap().len(), 1);
         let undone = root.undo();

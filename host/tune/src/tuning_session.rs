@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_are_told_apart_by_what_they_are_about() {
+    fn readings_differ_by_what_they_are_about() {
         let target = |text: &str| subject(&serde_json::from_str::<Target>(text).unwrap());
         let sack = r#"{"part":"sysctl","key":"net.ipv4.tcp_sack"}"#;
         assert_ne!(target(sack), target(&sack.replace("sack", "dsack")));

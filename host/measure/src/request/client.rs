@@ -385,7 +385,7 @@ mod tests {
         }
     }
 
-    /// Has this done by a client of two connections, before their first requests; the other ends are given too.
+    /// Has this done by a client of two connections, before their first requests; its servers' sockets are given too.
     fn asking<T>(
         reply_size: u64,
         act: impl FnOnce(&mut RequestClient<'_>, &mut [TcpStream]) -> T,
