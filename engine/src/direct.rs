@@ -595,4 +595,54 @@ mod tests {
             assert_eq!(found.as_ref().is_some_and(same), is_one, "{name} {port}");
         }
     }
+
+    #[test]
+    fn a_destination_is_reached_with_its_key_alone_until_the_slot_is_over() {
+        use crate::host_calendar::HostCalendar;
+        let directory = crate::testing::TempDir::new();
+        let calendar = HostCalendar::in_directory(directory.path());
+        let slots = SlotBook::new(calendar, None, None);
+        let (by, id, name) = (NodeId::new([1; 32]), NodeId::new([7; 32]), "0".repeat(32));
+        let order = SlotOrder {
+            slot: &name,
+            after: Nanos(0),
+            span: Nanos::from_secs(60),
+            ttl: Nanos::from_secs(30),
+            peer: Some(id),
+            role: SlotRole::Source,
+            files: false,
+        };
+        slots.hold(by, "coordinator", &order, None).ok().unwrap();
+        slots.confirm(by, &name).unwrap();
+        let slot = slots.source(by, &name, id).unwrap();
+        let means = DirectMeans {
+            archive: "/archive".into(),
+            directory: "/keys".into(),
+        };
+        let to = Destination {
+            name: "db2".to_owned(),
+            port: 5210,
+            id,
+        };
+        let how = how(&means, &slot, &to);
+        assert_eq!(
+            (how.directory.as_path(), how.only),
+            (Path::new("/keys"), Some(id))
+        );
+        let stopped = || how.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+        assert!(!stopped());
+        slots.release(by, &name);
+        assert!(stopped());
+    }
+
+    #[test]
+    fn an_archive_that_is_not_there_is_none_and_one_that_is_damaged_an_error() {
+        let directory = crate::testing::TempDir::new();
+        let path = directory.path().join("runs.db");
+        assert!(existing(&path).unwrap().is_none());
+        drop(Archive::open(&path).unwrap());
+        assert!(existing(&path).unwrap().is_some());
+        std::fs::write(&path, "no archive").unwrap();
+        assert!(existing(&path).is_err());
+    }
 }

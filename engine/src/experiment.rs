@@ -513,4 +513,93 @@ mod tests {
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         }
     }
+
+    /// A remote host that plays nothing.
+    struct Silent(Option<IpAddr>);
+
+    impl PeerSession for Silent {
+        fn play(&mut self, _: &mut Run, _: &mut dyn Watcher, _: &AtomicBool) -> Result<()> {
+            bail!("nobody is there")
+        }
+
+        fn kind(&self) -> &'static str {
+            "a test"
+        }
+
+        fn address(&self) -> Option<IpAddr> {
+            self.0
+        }
+    }
+
+    struct Deaf;
+
+    impl Watcher for Deaf {
+        fn event(&mut self, _: &Event<'_>) {}
+    }
+
+    impl Audience for Deaf {
+        fn note(&mut self, _: &str) {}
+
+        fn looks(&mut self, _: &Spec) {}
+
+        fn begins(&mut self, _: &Experiment, _: TrialSlot) {}
+
+        fn kept(&mut self, _: &Experiment) {}
+    }
+
+    /// Has this done by a runner of an experiment with the congestion control `reno` as its change.
+    fn runner<T>(
+        address: Option<IpAddr>,
+        routed: Option<IpAddr>,
+        act: impl FnOnce(ExperimentRunner<'_>) -> T,
+    ) -> (T, Experiment) {
+        let plan = prove::plan_from_changes(prove::PlanOptions {
+            title: None,
+            host: "db2".to_owned(),
+            metric: model::Metric::Goodput,
+            margin: None,
+            estimand: model::Estimand::default(),
+            direction: None,
+            run: None,
+            against: Vec::new(),
+            changes: vec!["congestion=reno".parse().unwrap()],
+            arms: Vec::new(),
+            search: false,
+            pairs: Some(vec![20]),
+            gap: None,
+            seed: 1,
+            pilot_pairs: None,
+        });
+        let mut experiment = fresh(plan.unwrap());
+        experiment.local.route = Some(model::Route {
+            destination: routed,
+            ..model::Route::default()
+        });
+        let dir = crate::testing::TempDir::new();
+        let (archive, stop) = (dir.path().join("runs.db"), AtomicBool::new(false));
+        let (mut remote, mut deaf) = (Silent(address), Deaf);
+        let runner = ExperimentRunner::new(&mut experiment, &mut remote, archive, &mut deaf, &stop);
+        (act(runner), experiment)
+    }
+
+    #[test]
+    fn the_peer_is_the_remote_host_or_else_where_the_route_leads() {
+        let [one, two] = [1, 2].map(|last| Some(IpAddr::from([192, 0, 2, last])));
+        let peer = |address, routed| runner(address, routed, |of| of.peer()).0;
+        assert_eq!(
+            [peer(one, two), peer(None, two), peer(None, None)],
+            [one, two, None]
+        );
+    }
+
+    #[test]
+    fn an_experiment_that_cannot_begin_has_no_trial_and_keeps_nothing() {
+        let (result, experiment) = runner(None, None, |of| of.run());
+        let why = result.unwrap_err().to_string();
+        assert_eq!(why, "nobody is there");
+        assert!(experiment.trials.is_empty());
+        assert_eq!(experiment.ended, Ended::Unfinished);
+        let (tried, _) = runner(None, None, |of| of.try_out());
+        assert!(tried.is_err());
+    }
 }
