@@ -340,3 +340,39 @@ fn of_result(result: &LightResult, gap: Nanos, bare: MeshLeg) -> MeshLeg {
         ..bare
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_of_probes_is_a_leg() {
+        let of = |came: u32, rtt_p50: Option<Nanos>, why: Option<&str>| {
+            let result = LightResult {
+                sent: 3,
+                came,
+                rtt_min: Some(Nanos(5)),
+                rtt_p50,
+                rtt_p95: Some(Nanos(9)),
+                largest: Some(1500),
+                why: why.map(str::to_owned),
+            };
+            let cell = ["m", "t", "a", "b"];
+            let bare = MeshLeg::bare("slot".to_owned(), 0, cell, Nanos(7), LegOutcome::Missed);
+            of_result(&result, Nanos(10), bare)
+        };
+        let good = of(2, Some(Nanos(6)), None);
+        assert_eq!((good.outcome, good.why), (LegOutcome::Good, None));
+        assert_eq!((good.span, good.packets), (Nanos(30), Some(3)));
+        assert_eq!((good.loss_ppm, good.mtu), (Some(333_333), Some(1500)));
+        assert_eq!(of(3, Some(Nanos(6)), None).loss_ppm, Some(0));
+        let silent = of(1, None, None);
+        assert_eq!(silent.outcome, LegOutcome::Failed);
+        let why = "of 3 packets 1 arrived, and no answer came back";
+        assert_eq!(silent.why.as_deref(), Some(why));
+        // What the agent says comes first.
+        let refused = of(0, Some(Nanos(6)), Some("no port"));
+        assert_eq!(refused.outcome, LegOutcome::Failed);
+        assert_eq!(refused.why.as_deref(), Some("no port"));
+    }
+}
