@@ -497,21 +497,26 @@ impl Facts {
     /// Round trips by the shortest, median, while a program wrote nothing and what it had written stood in a queue longer than
     /// its own bursts make it, and the least of that: for a quarter of that time.
     pub fn queue_while_idle(&self) -> Option<(f64, f64)> {
-        let long = 1.0 + WAITED_FOR.0 as f64 / self.rtt().0.max(1) as f64;
-        let least = self.queue_from(LONG_QUEUE).max(long);
-        let trip = |r: &&SenderInterval| r.srtt.0 as f64 / self.rtt().0.max(1) as f64;
-        let stands = |r: &&SenderInterval| {
+        let rtt = self.min_rtt.filter(|rtt| rtt.0 > 0)?.0 as f64;
+        let least = self
+            .queue_from(LONG_QUEUE)
+            .max(1.0 + WAITED_FOR.0 as f64 / rtt);
+        let (mut all, mut queued, mut trips) = (Nanos(0), Nanos(0), Vec::new());
+        for r in self
+            .readings
+            .iter()
+            .filter(|r| r.limit == Some(Limit::Application))
+        {
+            let (time, trip) = (r.to.since(r.from), r.srtt.0 as f64 / rtt);
+            all += time;
             let written = r.flight.max(r.delivered);
-            written >= NO_DELAYED_ACK * u64::from(self.mss) && trip(r) >= least
-        };
-        let idle = (self.readings.iter()).filter(|r| r.limit == Some(Limit::Application));
-        let time = |part: &mut dyn Iterator<Item = &SenderInterval>| -> Nanos {
-            part.map(|r| r.to.since(r.from)).sum()
-        };
-        let queued = time(&mut idle.clone().filter(stands));
-        let is_much = queued.0 > 0 && queued.0 >= time(&mut idle.clone()).0 / 4;
-        self.min_rtt.filter(|_| is_much)?;
-        Some((median(idle.filter(stands).map(|r| trip(&r)))?, least))
+            if written >= NO_DELAYED_ACK * u64::from(self.mss) && trip >= least {
+                queued += time;
+                trips.push(trip);
+            }
+        }
+        let is_much = queued.0 >= all.0 / 4;
+        Some((median(trips).filter(|_| is_much)?, least))
     }
 
     /// The shortest round trip, or none at all.
