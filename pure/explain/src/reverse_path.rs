@@ -4,10 +4,11 @@ use crate::facts::ReverseQueueing;
 use model::{Bytes, Nanos};
 
 /// Fewer samples do not show what goes along with what.
-const FEWEST: usize = 10;
+const FEWEST: usize = 5;
 /// Part of the changes of a delay that goes along with those of another, from which one makes the other (the square of
-/// Pearson's coefficient of correlation).
-const GOES_ALONG: f64 = 0.5;
+/// Pearson's coefficient of correlation): of fewer samples than so many, and of more.
+const FEW: usize = 10;
+const GOES_ALONG: [f64; 2] = [0.9, 0.5];
 /// Growth of the reverse path by that of the round trip, from which the queue is there.
 const MOST_OF_IT: f64 = 0.5;
 
@@ -37,7 +38,8 @@ pub(crate) fn queueing(
     let along = together * together / (varies * late_varies);
     let slope = together / varies;
     let all = Nanos(srtt as u64).since(min_rtt);
-    (along >= GOES_ALONG && slope >= MOST_OF_IT)
+    let enough = GOES_ALONG[usize::from(both.len() >= FEW)];
+    (along >= enough && slope >= MOST_OF_IT)
         .then(|| ReverseQueueing::of(Nanos((all.0 as f64 * slope) as u64), all))
 }
 
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_samples_are_the_fewest_and_lie_between_two_of_the_receivers() {
+    fn five_samples_are_the_fewest_and_lie_between_two_of_the_receivers() {
         let arrived = [
             (Nanos(0), Bytes(0)),
             (Nanos(1000), Bytes(100)),
@@ -113,8 +115,9 @@ mod tests {
             let found = queueing(acked, &line, Nanos::from_millis(20))?;
             Some(((found.delay.0 + 500) / 1000, found.all.0 / 1000))
         };
-        // 5.5 ms on the average.
-        assert_eq!([of(10, 1.0), of(9, 1.0)], [Some((5500, 5500)), None]);
+        // 5.5 ms on the average, and 3 ms.
+        assert_eq!(of(10, 1.0), Some((5500, 5500)));
+        assert_eq!([of(5, 1.0), of(4, 1.0)], [Some((3000, 3000)), None]);
         assert_eq!(of(10, 0.6), Some((3300, 5500)));
         assert_eq!(of(10, 0.4), None);
         assert_eq!(of(10, 0.0), None);
