@@ -472,6 +472,11 @@ impl MeshText<'_> {
                 let what = format!("{table}: unknown key '{name}'");
                 self.error(at, what, suggest(name, &known))
             }
+            Some("mesh") if message.starts_with("missing field") => self.error(
+                at,
+                "the table [mesh] is missing",
+                "begin the file with [mesh] and name = ...",
+            ),
             Some(name) if message.starts_with("missing field") => self.error(
                 at,
                 format!("{table}: '{name}' is missing"),

@@ -354,6 +354,13 @@ fn light_probes() {
         error.contains("'loss' is no option of kind = \"bulk\""),
         "{error}"
     );
+    for text in ["", "[[host]]\nname = \"db1\"\nagent = \"db1.example\"\n"] {
+        let error = parse_mesh(text, "db.toml").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "db.toml:1: the table [mesh] is missing; begin the file with [mesh] and name = ..."
+        );
+    }
     let error = parse_mesh(&WHOLE.replace("every = \"1d\"\n", ""), "db.toml").unwrap_err();
     assert!(
         error
