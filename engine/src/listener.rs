@@ -390,7 +390,7 @@ impl ListenerShared {
                     "{address}: refused: its key {id} is not trusted here to measure"
                 ));
                 let why = format!(
-                    "this host's key is not trusted there: on it run 'linerate trust add {id}', or accept its invitation first"
+                    "this host's key is not trusted there: on it run 'linerate trust add {id}' (with --direct if this host is to coordinate), or accept its invitation first"
                 );
                 dismiss(&mut tls, &why, None);
             }

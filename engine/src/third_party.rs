@@ -122,6 +122,10 @@ pub fn span(spec: &Spec) -> Result<Nanos, Refusal> {
 /// # Errors
 /// If it is no agent of these kinds, or cannot be reached.
 pub fn connect(host: &Host, how: &How<'_>) -> Result<(PeerLink, (String, u16))> {
+    let how = &How {
+        coordinates: true,
+        ..how.clone()
+    };
     match host {
         Host::Agent { name, port } => {
             let link = PeerLink::new(host.connect(how)?);

@@ -33,7 +33,7 @@ const BUSY_FOR: Duration = Duration::from_secs(60);
 const MSS: u32 = 1220;
 
 /// How to reach a host.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct How<'a> {
     /// Where this host's key and the list of trusted hosts are ([`crate::trust::directory`]).
     pub directory: PathBuf,
@@ -55,6 +55,8 @@ pub struct How<'a> {
     pub stop: Option<&'a AtomicBool>,
     /// How long TCP tries to reach the host; [`CONNECT`] by default.
     pub within: Option<Duration>,
+    /// The agent is to measure towards another one, or to be measured by it, for this host.
+    pub coordinates: bool,
 }
 
 impl How<'_> {
@@ -63,6 +65,25 @@ impl How<'_> {
         match self.handed {
             Some(_) => None,
             None => Identity::id_in(&self.directory),
+        }
+    }
+
+    /// How the agent and this host come to trust each other.
+    fn enrolment(&self) -> String {
+        let there = match self.coordinates {
+            true => " --direct' there, where 'linerate serve --allow-direct' runs,",
+            false => "' there",
+        };
+        format!(
+            "run 'linerate trust invite{there} and 'linerate trust accept LINE' here, with the line that it prints"
+        )
+    }
+
+    /// What to do where ssh reaches the agent.
+    fn over_ssh(&self, name: &str) -> String {
+        match self.coordinates {
+            true => format!("name it ssh:{name} (in a mesh file agent = \"ssh:{name}\")"),
+            false => format!("measure ssh:{name}"),
         }
     }
 }
@@ -200,7 +221,9 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         // Where nothing listens that is said first.
         tcp(name, port, how)?;
         bail!(Refusal::unreachable(format!(
-            "{at} is not trusted yet: run 'linerate trust invite' there and 'linerate trust accept LINE' here, with the line that it prints; or measure ssh:{name}"
+            "{at} is not trusted yet: {}; or {}",
+            how.enrolment(),
+            how.over_ssh(name)
         )));
     }
     let busy_until = Instant::now() + BUSY_FOR;
@@ -216,6 +239,10 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
                 pin.short(),
                 pin.short()
             ),
+            (Handshake::Key(key), None) if how.coordinates => format!(
+                "{at} shows the key {key}, which is not trusted here: {}",
+                how.enrolment()
+            ),
             (Handshake::Key(key), None) => format!(
                 "{at} shows the key {key}, which is not trusted here: compare it with 'linerate trust show' there and run 'linerate trust add {key} --name {name} --address {at} --server'"
             ),
@@ -229,7 +256,7 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
             Err(error) => match error.downcast_ref() {
                 Some(ChannelEnd::Busy(_, again))
                     if waits(&error.to_string(), *again, how, busy_until)? => {}
-                _ => return Err(refusal(error, &at, &us)),
+                _ => return Err(refusal(error, &at, &us, how.coordinates)),
             },
         }
     };
@@ -298,13 +325,18 @@ fn too_busy(at: &str, again: Nanos) -> String {
 
 /// A session that ended before its greeting. A server that refuses our key closes at once; the
 /// alert that says so is lost if the reset overtakes it.
-fn refusal(error: anyhow::Error, at: &str, us: &NodeId) -> anyhow::Error {
+fn refusal(error: anyhow::Error, at: &str, us: &NodeId, coordinates: bool) -> anyhow::Error {
     if error.is::<Refusal>() {
         return error;
     }
     let said = error.to_string();
-    let reset = said.contains(&io::Error::from_raw_os_error(104).to_string());
-    Refusal::unreachable(if reset { not_trusted(at, us) } else { said }).into()
+    let reset = io::Error::from_raw_os_error(104).to_string();
+    let refused = [reset, not_trusted(at, us, false)];
+    Refusal::unreachable(match refused.iter().any(|why| said.contains(why)) {
+        true => not_trusted(at, us, coordinates),
+        false => said,
+    })
+    .into()
 }
 
 /// Connects to the first of a host's addresses that answers.
@@ -340,19 +372,20 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
         true => at,
         false => format!("{at} ({ip})"),
     };
+    let over_ssh = how.over_ssh(name);
     Err(Refusal::unreachable(match error {
         // The fault is here.
         error @ (measure::Error::Option { .. } | measure::Error::Range { .. }) => {
             return Err(Refusal::usage(error.to_string()).into());
         }
         measure::Error::Refused(_) => format!(
-            "{place}: TCP port {port} answers with a reset (RST): nothing listens there, or a firewall rejects it: run 'linerate serve' there (it listens on loopback only until somebody is trusted or invited), or measure ssh:{name}"
+            "{place}: TCP port {port} answers with a reset (RST): nothing listens there, or a firewall rejects it: run 'linerate serve' there (it listens on loopback only until somebody is trusted or invited), or {over_ssh}"
         ),
         measure::Error::Timeout { .. } => format!(
-            "{place} did not answer on TCP port {port}: it is down, or a firewall drops the packets; measure ssh:{name} if ssh gets through"
+            "{place} did not answer on TCP port {port}: it is down, or a firewall drops the packets; {over_ssh} if ssh gets through"
         ),
         measure::Error::Rejected { from, .. } => format!(
-            "{place}: {from} rejected TCP port {port} (ICMP: unreachable): open it in the firewall there, or measure ssh:{name} if ssh gets through"
+            "{place}: {from} rejected TCP port {port} (ICMP: unreachable): open it in the firewall there, or {over_ssh} if ssh gets through"
         ),
         measure::Error::Unreachable { source, .. } => format!(
             "{place} cannot be reached: {source}: it is down, or the route is wrong (ip route get {ip})"
@@ -640,10 +673,13 @@ mod tests {
     #[test]
     fn a_reset_before_the_greeting_is_a_key_that_is_not_trusted() {
         let us = NodeId::new([1; 32]);
-        let of = |error: anyhow::Error| refusal(error, "db2", &us).to_string();
+        let of = |error: anyhow::Error| refusal(error, "db2", &us, true).to_string();
         // ECONNRESET.
         let reset = io::Error::from_raw_os_error(104);
         assert!(of(anyhow!("db2: it broke: {reset}")).contains("does not trust this host's key"));
+        assert!(of(anyhow!("{reset}")).contains("'linerate trust invite --direct'"));
+        let alert = not_trusted("db2", &us, false);
+        assert!(of(anyhow!(alert)).contains("'linerate trust invite --direct'"));
         assert_eq!(of(anyhow!("db2: silent")), "db2: silent");
         assert_eq!(
             of(Refusal::usage(reset.to_string()).into()),

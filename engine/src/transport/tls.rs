@@ -334,7 +334,7 @@ impl ByteStream for Tls {
                 | AlertDescription::BadCertificate
                 | AlertDescription::CertificateUnknown
                 | AlertDescription::CertificateRequired,
-            )) if !self.received => Some(not_trusted(name, &us)),
+            )) if !self.received => Some(not_trusted(name, &us, false)),
             Some(Error::AlertReceived(alert)) => Some(format!(
                 "{name} broke off the control connection (TLS alert {alert:?})"
             )),
@@ -343,10 +343,11 @@ impl ByteStream for Tls {
     }
 }
 
-/// The sentence for a server that does not know our key.
-pub fn not_trusted(name: &str, us: &NodeId) -> String {
+/// The sentence for a server that does not know our key, which `coordinates` or measures itself.
+pub fn not_trusted(name: &str, us: &NodeId, coordinates: bool) -> String {
+    let direct = if coordinates { " --direct" } else { "" };
     format!(
-        "{name} does not trust this host's key: on {name} run 'linerate trust add {us}', or 'linerate trust invite' and here 'linerate trust accept' with the line that it prints"
+        "{name} does not trust this host's key: on {name} run 'linerate trust add {us}{direct}', or 'linerate trust invite{direct}' and here 'linerate trust accept' with the line that it prints"
     )
 }
 
