@@ -242,9 +242,13 @@ pub fn table(rows: &[ArchiveRow], width: usize) -> String {
     let from: BTreeSet<&str> = measured().map(|row| &*row.local_key).collect();
     let names = archive::distinct_names(measured().map(|row| (&*row.local, &*row.local_key)));
     let names: BTreeMap<&str, String> = measured().map(|row| &*row.local_key).zip(names).collect();
-    let hosts = |row: &ArchiveRow| match names.get(&*row.local_key) {
-        Some(local) if from.len() > 1 => format!("{} to {}", escape(local), escape(&row.host)),
-        _ => escape(&row.host),
+    let local = |row: &ArchiveRow| {
+        let name = names.get(&*row.local_key).filter(|_| from.len() > 1);
+        name.map(|name| escape(name))
+    };
+    let hosts = |row: &ArchiveRow| match local(row) {
+        Some(local) => format!("{local} to {}", escape(&row.host)),
+        None => escape(&row.host),
     };
     let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
@@ -267,12 +271,19 @@ pub fn table(rows: &[ArchiveRow], width: usize) -> String {
     let gaps = 2 * NOTE;
     let figures: usize = [0, 1, 3, 4].map(widest).iter().sum();
     let room = width.saturating_sub(figures + gaps);
-    let host = widest(HOST).min(room.saturating_sub("NOTE".len())).max(8);
+    let host = widest(HOST).min(room).max(8);
     let room = room.saturating_sub(host);
     let indent = widest(0) + 2;
+    if room < "NOTE".len() {
+        // All notes are below.
+        cells[0][NOTE].clear();
+    }
     let mut below = vec![String::new()];
-    for cells in &mut cells[1..] {
-        cells[HOST] = cut(&cells[HOST], host);
+    for (cells, row) in cells[1..].iter_mut().zip(rows) {
+        cells[HOST] = match local(row) {
+            Some(local) => cut_pair([&local, &escape(&row.host)], host),
+            None => cut(&cells[HOST], host),
+        };
         below.push(match cells[NOTE].chars().count() > room {
             true => {
                 let note = std::mem::take(&mut cells[NOTE]);
@@ -306,6 +317,30 @@ fn note(row: &ArchiveRow) -> String {
         (ended, "") => ended.to_owned(),
         (ended, title) => format!("{ended}: {title}"),
     }
+}
+
+/// `A to B` where each has at least a half of the width if it needs that, without its middle where it is longer.
+fn cut_pair([local, remote]: [&str; 2], width: usize) -> String {
+    let room = width.saturating_sub(" to ".len());
+    let [first, second] = [local, remote].map(|name| name.chars().count());
+    let first = first.min((room / 2).max(room.saturating_sub(second)));
+    let without_middle = |name: &str, width: usize| {
+        let (all, kept) = (name.chars().count(), width.saturating_sub(2));
+        let head = name.chars().take(kept.div_ceil(2));
+        match all <= width {
+            true => name.to_owned(),
+            false => head
+                .chain("..".chars())
+                .chain(name.chars().skip(all - kept / 2))
+                .collect(),
+        }
+    };
+    let second = room.saturating_sub(first);
+    format!(
+        "{} to {}",
+        without_middle(local, first),
+        without_middle(remote, second)
+    )
 }
 
 fn cut(text: &str, width: usize) -> String {
@@ -366,5 +401,42 @@ mod tests {
         let text = table(&[other, row("db1", None, "complete")], 80);
         assert!(text.contains("  web2 to db1  "), "{text}");
         assert!(text.contains("  web1 to db1  "), "{text}");
+    }
+
+    #[test]
+    fn both_hosts_of_a_run_are_recognised_in_a_narrow_table() {
+        let row = |local: &str, key: &str, host: &str| ArchiveRow {
+            id: "00c0ffee".to_owned(),
+            host: host.to_owned(),
+            local: local.to_owned(),
+            local_key: key.to_owned(),
+            ended: "complete".to_owned(),
+            ..ArchiveRow::default()
+        };
+        let rows = [
+            row("vm-of-berkeley", "a", "db2.chicago.example:5210"),
+            row("vm-of-chicago", "b", "db3.chicago.example:5211"),
+        ];
+        let narrow = table(&rows, 80);
+        for part in [
+            "vm-of-berkeley to db2.chicag..ample:5210",
+            "vm-of-chicago to db3.chicago..ample:5211",
+        ] {
+            assert!(narrow.contains(part), "{narrow}");
+        }
+        assert!(
+            table(&rows, 64).contains("vm-o..eley to db2...5210"),
+            "{narrow}"
+        );
+        let wide = table(&rows, 160);
+        assert!(
+            wide.contains("vm-of-berkeley to db2.chicago.example:5210"),
+            "{wide}"
+        );
+        assert!(
+            narrow.lines().all(|line| line.chars().count() <= 80),
+            "{narrow}"
+        );
+        assert_eq!(cut_pair(["abc", "def"], 0), ".. to ..");
     }
 }

@@ -20,12 +20,19 @@ const WIDEST_PROSE: u16 = 100;
 /// What may be written to standard output, by what it is connected to.
 pub fn stdout_style() -> Style {
     static STYLE: OnceLock<Style> = OnceLock::new();
-    *STYLE.get_or_init(|| {
-        let stdout = std::io::stdout();
-        let mut style = style_of(&stdout);
-        style.width = style.width.clamp(40, WIDEST_PROSE);
-        style
+    *STYLE.get_or_init(|| Style {
+        width: stdout_width().min(WIDEST_PROSE),
+        ..style_of(&std::io::stdout())
     })
+}
+
+/// Columns of a table on standard output: those that COLUMNS says, or else of the terminal.
+pub fn stdout_width() -> u16 {
+    let columns = std::env::var("COLUMNS").ok();
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    columns
+        .unwrap_or_else(|| style_of(&std::io::stdout()).width)
+        .max(40)
 }
 
 /// Shows what goes on. What was drawn is gone when this is dropped, however the command ends; the

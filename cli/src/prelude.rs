@@ -3,7 +3,7 @@
 pub(crate) use crate::global::Global;
 pub(crate) use crate::json_input::Document;
 pub(crate) use crate::live::View;
-pub(crate) use crate::live::stdout_style;
+pub(crate) use crate::live::{stdout_style, stdout_width};
 pub(crate) use crate::out;
 pub(crate) use anyhow::{Context, Result};
 pub(crate) use archive::{Archive, NamedDocument, RunFilter, Traces};

@@ -65,7 +65,8 @@ enum RunsAction {
   linerate runs list --experiment 41
   linerate runs list --json | jq -r '.[].id'
 
-UP and DOWN are the goodput, or the median latency of requests.")]
+UP and DOWN are the goodput, or the median latency of requests. The table has
+the width of COLUMNS, or else of the terminal.")]
 struct RunsList {
     /// Only runs with a host whose name contains this
     #[arg(long, value_name = "TEXT")]
@@ -256,7 +257,7 @@ fn table(rows: &[Listed]) -> String {
         ..listed.row.clone()
     };
     let rows: Vec<_> = rows.iter().map(shown).collect();
-    archive_list::table(&rows, usize::from(stdout_style().width))
+    archive_list::table(&rows, usize::from(stdout_width()))
 }
 
 impl RunsShow {
