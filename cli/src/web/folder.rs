@@ -39,6 +39,7 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
         entries,
         paths,
         search: None,
+        meshes: Vec::new(),
         older: None,
     };
     write("index.html", &report::pages::index(&index))?;

@@ -14,7 +14,7 @@ use engine::{chance, clock, traces};
 use model::{Summary, summarise};
 use report::page::{self, Page};
 use report::pages::{Entry, FIELDS, History, Index, MeshGrid, PathHistory, Search, Side};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -156,19 +156,14 @@ impl Site {
         let asked = |name| request.value(name).unwrap_or_default();
         let page = match request.path.as_str() {
             "/" => {
-                return Ok(SiteAnswer::ok(
-                    HTML,
-                    index(&archive, request, !self.any_name)?,
-                ));
+                return Ok(SiteAnswer::ok(HTML, index(&archive, request, self)?));
             }
             "/metrics" => {
                 return Ok(SiteAnswer::ok(METRICS, metrics(&archive, &self.grids())?));
             }
             "/grid.html" => {
                 return Ok(match self.test_of(request) {
-                    Some((mesh, test)) => {
-                        SiteAnswer::ok(HTML, grid(&mut self.legs_of(mesh)?, mesh, test)?)
-                    }
+                    Some((mesh, test)) => SiteAnswer::ok(HTML, self.grid(mesh, test)?),
                     None => SiteAnswer::of(Status::NotFound),
                 });
             }
@@ -177,8 +172,8 @@ impl Site {
                 let Some((mesh, test)) = self.test_of(request) else {
                     return Ok(SiteAnswer::of(Status::NotFound));
                 };
-                match engine::mesh::history(&mut self.legs_of(mesh)?, mesh, test, hosts)? {
-                    Some(history) => report::pages::history(&history),
+                match cell(&archive, &mut self.legs_of(mesh)?, (mesh, test), hosts)? {
+                    Some(page) => page,
                     None => return Ok(SiteAnswer::of(Status::NotFound)),
                 }
             }
@@ -209,22 +204,74 @@ impl Site {
         };
         Ok(SiteAnswer::ok(HTML, page::html(&page)))
     }
+
+    /// Names of the meshes but this one, and addresses of their grids.
+    fn grid_links(&self, without: Option<&Mesh>) -> Vec<(String, String)> {
+        let others = self.meshes.iter().filter(|mesh| Some(*mesh) != without);
+        let address = |mesh: &Mesh| format!("grid.html?mesh={}", http::encoded(&mesh.name));
+        others
+            .map(|mesh| (mesh.name.clone(), address(mesh)))
+            .collect()
+    }
+
+    /// The grid of a test of a mesh.
+    fn grid(&self, mesh: &Mesh, test: &MeshTest) -> Result<String> {
+        let grid = engine::mesh::grid(&mut self.legs_of(mesh)?, mesh, test, clock::unix_time())?;
+        let cell = |src: &str, dst: &str| {
+            let [src, dst] = [src, dst].map(http::encoded);
+            let of = of_test("cell.html", mesh, &test.name);
+            format!("{of}&src={src}&dst={dst}")
+        };
+        let meshes = self.grid_links(Some(mesh));
+        Ok(report::pages::grid_among(&grid, &meshes, cell, |test| {
+            of_test("grid.html", mesh, test)
+        }))
+    }
 }
 
-/// The grid of a test of a mesh.
-fn grid(legs: &mut MeshLegs, mesh: &Mesh, test: &MeshTest) -> Result<String> {
-    let grid = engine::mesh::grid(legs, mesh, test, clock::unix_time())?;
-    let of_test = |page: &str, test: &str| {
-        let [mesh, test] = [&mesh.name, test].map(http::encoded);
-        format!("{page}?mesh={mesh}&test={test}")
+/// The address of a page of a test of a mesh.
+fn of_test(page: &str, mesh: &Mesh, test: &str) -> String {
+    let [mesh, test] = [&mesh.name, test].map(http::encoded);
+    format!("{page}?mesh={mesh}&test={test}")
+}
+
+/// The page of a cell of a test; `None` if the mesh has no such hosts.
+fn cell(
+    archive: &Archive,
+    legs: &mut MeshLegs,
+    (mesh, test): (&Mesh, &MeshTest),
+    hosts: [&str; 2],
+) -> Result<Option<Page>> {
+    let at = |name: &str| mesh.hosts.iter().position(|host| host.name == name);
+    let (Some(history), Some(from), Some(to)) = (
+        engine::mesh::history(legs, mesh, test, hosts)?,
+        at(hosts[0]),
+        at(hosts[1]),
+    ) else {
+        return Ok(None);
     };
-    let cell = |src: &str, dst: &str| {
-        let [src, dst] = [src, dst].map(http::encoded);
-        format!("{}&src={src}&dst={dst}", of_test("cell.html", &test.name))
+    // The same test between these two alone.
+    let pair = MeshTest {
+        from: vec![from],
+        to: vec![to],
+        mutual: false,
+        ..test.clone()
     };
-    Ok(report::pages::grid(&grid, cell, |test| {
-        of_test("grid.html", test)
-    }))
+    let grid = engine::mesh::grid(legs, mesh, &pair, clock::unix_time())?;
+    let mut page = report::pages::cell(&history, &grid);
+    let newest = grid.cells.values().flat_map(|cell| &cell.legs);
+    let runs = newest.map(|leg| &leg.run);
+    let runs: BTreeSet<_> = runs.chain(history.runs.iter().map(|run| &run.id)).collect();
+    // Of light probes, and of what another coordinator measured, there is no page.
+    let kept = runs.into_iter().filter(|id| archive.named(id).is_ok());
+    page.links = kept
+        .map(|id| (report::words::shown(id), format!("{id}.html")))
+        .collect();
+    let name = format!("mesh {}, test {}", mesh.name, test.name);
+    let address = of_test("grid.html", mesh, &test.name);
+    page.links.insert(name.clone(), address);
+    page.facts.insert(0, ("Grid".to_owned(), name));
+    Ok(Some(page))
 }
 
 /// A capture on its way to its reader, in a directory that is gone with it.
@@ -258,7 +305,7 @@ impl Drop for Upload {
     }
 }
 
-fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Result<String> {
+fn index(archive: &Archive, request: &HttpRequest, site: &Site) -> Result<String> {
     let values = FIELDS.map(|name| request.value(name).unwrap_or_default().to_owned());
     let [text, host, workload, since, until] = &values;
     let some = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -309,7 +356,8 @@ fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Resu
         entries,
         paths,
         search: Some(Search { values, said }),
-        takes_captures,
+        takes_captures: !site.any_name,
+        meshes: site.grid_links(None),
         older,
     }))
 }

@@ -6,9 +6,9 @@ use model::mtu::{
     Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
 };
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, NodeId,
-    Request, Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, WaitMode,
-    Warning, Workload,
+    BitRate, Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, LegOutcome,
+    MeshLeg, Nanos, NodeId, Request, Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA,
+    Tuning, WaitMode, Warning, Workload,
 };
 use report::sample_table::SamplesOf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -760,8 +760,13 @@ struct Served {
 
 impl Served {
     fn begin(home: &Home) -> Served {
+        Served::with(home, &[])
+    }
+
+    fn with(home: &Home, options: &[&str]) -> Served {
         let mut child = home
             .command(&["serve", "--listen", "127.0.0.1:0"])
+            .args(options)
             .env("TMPDIR", home.path().join("uploads"))
             .stdout(Stdio::piped())
             .spawn()
@@ -825,6 +830,82 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Two meshes, a cell of the first of which was missed after a run that is kept.
+#[test]
+fn a_red_cell_leads_to_the_reason() {
+    let home = Home::new();
+    for mesh in ["db", "web"] {
+        let hosts =
+            ["a", "b"].map(|n| format!("[[host]]\nname = \"{n}\"\nagent = \"{n}.example\"\n"));
+        let test = "[[test]]\nname = \"bulk\"\nhosts = [\"*\"]\nevery = \"1d\"\n";
+        let file = format!("[mesh]\nname = \"{mesh}\"\n{}{test}", hosts.concat());
+        std::fs::write(home.path().join(mesh), file).unwrap();
+    }
+    let run = bulk();
+    std::fs::create_dir_all(home.archive().parent().unwrap()).unwrap();
+    let mut archive = Archive::open(&home.archive()).unwrap();
+    archive.import(&run).unwrap();
+    let leg = |id: &str, [src, dst]: [&str; 2], hours: u64, outcome| MeshLeg {
+        goodput: (outcome == LegOutcome::Low).then_some(BitRate(941_000_000)),
+        why: Some(format!("the reason of {hours} <b>")),
+        ..MeshLeg::bare(
+            id.to_owned(),
+            0,
+            ["db", "bulk", src, dst],
+            run.started + Nanos::from_secs(3600 * hours),
+            outcome,
+        )
+    };
+    let legs = [
+        leg(&run.id, ["a", "b"], 1, LegOutcome::Low),
+        leg("b0000000", ["a", "b"], 2, LegOutcome::Missed),
+        leg("b0000001", ["b", "a"], 2, LegOutcome::Missed),
+    ];
+    archive.store_mesh_legs(&legs, false).unwrap();
+    drop(archive);
+    let [db, web] = ["db", "web"].map(|mesh| home.path().join(mesh).display().to_string());
+    let served = Served::with(&home, &["--mesh", &db, "--mesh", &web]);
+    let index = served.page("/");
+    assert!(
+        index.contains("<a href=\"grid.html?mesh=web\">web</a>"),
+        "{index}"
+    );
+    let grid = served.page("/grid.html");
+    for part in [
+        "<a href=\"/\">",
+        "<a href=\"grid.html?mesh=web\">web</a>",
+        "<li><a href=\"cell.html?mesh=db&amp;test=bulk&amp;src=a&amp;dst=b\">a to b</a>, \
+         <a href=\"cell.html?mesh=db&amp;test=bulk&amp;src=b&amp;dst=a\">b to a</a>: missed: the reason of 2 &lt;b&gt; (",
+    ] {
+        assert!(grid.contains(part), "{part}\n{grid}");
+    }
+    let cell = served.page("/cell.html?src=a&dst=b");
+    for part in [
+        "<p>Newest leg: missed: the reason of 2 &lt;b&gt; (",
+        "<td>low</td><td><span class=\"q\">941 Mbit/s</span></td><td><a href=\"3f00c0de.html\">3f00c0de</a></td><td>the reason of 1 &lt;b&gt;</td>",
+        "<td>missed</td><td>-</td><td>b0000000</td><td>the reason of 2 &lt;b&gt;</td>",
+        "<a href=\"grid.html?mesh=db&amp;test=bulk\">mesh db, test bulk</a>",
+        "<svg",
+    ] {
+        assert!(cell.contains(part), "{part}\n{cell}");
+    }
+    served.page("/3f00c0de.html");
+    let missed = served.page("/cell.html?src=b&dst=a");
+    assert!(
+        missed.contains("<td>the reason of 2 &lt;b&gt;</td>"),
+        "{missed}"
+    );
+    assert!(
+        !missed.contains("<svg") && !missed.contains("14 runs"),
+        "{missed}"
+    );
+    let none = served.page("/cell.html?mesh=web&src=a&dst=b");
+    assert!(
+        none.contains("No leg yet.") && !none.contains("<svg"),
+        "{none}"
+    );
 }
 
 /// A path whose level changes once, noted by somebody hostile.

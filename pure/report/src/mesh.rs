@@ -13,6 +13,7 @@ use crate::pages::{CellFigure, GridCell, MeshGrid};
 use crate::words::{Ink, Style, age, counted, escape, escape_sentence, wrap};
 use model::stats::percent;
 use model::{LegOutcome, MeshLeg};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Columns of a cell with its value at the least, and of one without.
@@ -20,8 +21,8 @@ const WIDE: usize = 8;
 const NARROW: usize = 3;
 /// Longest name of a host at the begin of a row.
 const LONGEST: usize = 16;
-/// Cells below the grid that are explained.
-const MOST_EXPLAINED: usize = 20;
+/// Reasons below the grid.
+const MOST_REASONS: usize = 20;
 
 /// The grid: rows are sources, columns destinations. With values where it fits the width, else with marks alone, in
 /// parts where that does not fit either; below it the cells that are not good, or where packets are lost or too large.
@@ -71,34 +72,107 @@ pub fn grid(grid: &MeshGrid, style: Style) -> String {
         }
     }
     out += &format!("\n{}", wrap(&grid.legend(), style.width, "", ""));
+    let reasons = reasons(grid);
+    for reason in reasons.iter().take(MOST_REASONS) {
+        let line = format!("{}: {}", pairs(&reason.cells, &names), reason.text);
+        out += &wrap(&line, style.width, "", "    ");
+    }
+    out + &more(&reasons, MOST_REASONS)
+}
+
+/// What became of the newest legs of some cells, in the same words.
+pub(crate) struct CellReason {
+    pub text: String,
+    /// By source and destination.
+    pub cells: Vec<(usize, usize)>,
+}
+
+/// Of the cells that are not good, or where packets are lost or too large.
+pub(crate) fn reasons(grid: &MeshGrid) -> Vec<CellReason> {
     let largest = grid.largest_mtu();
-    let is_good = |cell: &GridCell| {
-        cell.newest()
-            .is_none_or(|leg| leg.outcome == LegOutcome::Good && !grid.is_notable(leg, largest))
-    };
-    let bad: Vec<_> = grid
-        .cells
-        .iter()
-        .filter(|(_, cell)| !is_good(cell))
-        .collect();
-    for ((from, to), cell) in bad.iter().take(MOST_EXPLAINED) {
-        if let Some(leg) = cell.newest() {
-            let head = format!("{} to {}: ", names[*from], names[*to]);
-            out += &wrap(&sentence(leg, grid), style.width, &head, "    ");
+    let is_good = |leg: &MeshLeg| leg.outcome == LegOutcome::Good && !grid.is_notable(leg, largest);
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<((usize, usize), &MeshLeg)>> = Vec::new();
+    for (pair, cell) in &grid.cells {
+        if let Some(leg) = cell.newest().filter(|leg| !is_good(leg)) {
+            let place = *places.entry(finding(leg, grid)).or_insert(groups.len());
+            groups.resize_with(groups.len().max(place + 1), Vec::new);
+            groups[place].push((*pair, leg));
         }
     }
-    if bad.len() > MOST_EXPLAINED {
-        let _ = writeln!(
-            out,
-            "and {} more",
-            counted((bad.len() - MOST_EXPLAINED) as u64, "cell")
-        );
+    let mut texts: Vec<(usize, String)> = places.into_iter().map(|(text, at)| (at, text)).collect();
+    texts.sort_unstable();
+    let reasons = groups.into_iter().zip(texts).map(|(legs, (_, text))| {
+        let ago =
+            |leg: Option<&MeshLeg>| age(grid.now.since(leg.map_or(grid.now, |leg| leg.starts)));
+        let all = || legs.iter().map(|(_, leg)| *leg);
+        let newest = ago(all().max_by_key(|leg| leg.starts));
+        let oldest = ago(all().min_by_key(|leg| leg.starts));
+        let ages = match newest == oldest {
+            true => newest,
+            false => format!("{newest} to {oldest}"),
+        };
+        CellReason {
+            text: format!("{text} ({ages} ago)"),
+            cells: legs.iter().map(|(pair, _)| *pair).collect(),
+        }
+    });
+    reasons.collect()
+}
+
+/// A line with the number of the cells whose reasons are beyond the first `most`.
+pub(crate) fn more(reasons: &[CellReason], most: usize) -> String {
+    let beyond = reasons.iter().skip(most);
+    match beyond.map(|reason| reason.cells.len()).sum::<usize>() {
+        0 => String::new(),
+        cells => format!("and {} more\n", counted(cells as u64, "cell")),
     }
-    out
+}
+
+/// Pairs of hosts, those of one source or destination together: `db1, web1 to db2; db2 to db1, web1`.
+fn pairs(cells: &[(usize, usize)], names: &[String]) -> String {
+    let mut left = cells.to_vec();
+    let mut parts = Vec::new();
+    while !left.is_empty() {
+        let mut counts = vec![[0, 0]; names.len()];
+        for (from, to) in &left {
+            counts[*from][0] += 1;
+            counts[*to][1] += 1;
+        }
+        let most = |end: usize| {
+            (0..counts.len())
+                .rev()
+                .max_by_key(|host| counts[*host][end])
+        };
+        let [from, to] = [0, 1].map(|end| most(end).unwrap_or(0));
+        let is_from = counts[from][0] >= counts[to][1];
+        let is_taken = |pair: &(usize, usize)| match is_from {
+            true => pair.0 == from,
+            false => pair.1 == to,
+        };
+        let (taken, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(is_taken);
+        left = rest;
+        let others = taken
+            .iter()
+            .map(|pair| if is_from { pair.1 } else { pair.0 });
+        let others: Vec<&str> = others.map(|host| names[host].as_str()).collect();
+        let others = others.join(", ");
+        parts.push(match is_from {
+            true => format!("{} to {others}", names[from]),
+            false => format!("{others} to {}", names[to]),
+        });
+    }
+    parts.join("; ")
+}
+
+/// What became of a leg, and when.
+pub(crate) fn sentence(leg: &MeshLeg, grid: &MeshGrid) -> String {
+    let ago = age(grid.now.since(leg.starts));
+    format!("{} ({ago} ago)", finding(leg, grid))
 }
 
 /// What became of a leg.
-pub(crate) fn sentence(leg: &MeshLeg, grid: &MeshGrid) -> String {
+fn finding(leg: &MeshLeg, grid: &MeshGrid) -> String {
     let mut text = leg.outcome.to_string();
     if let Some(value) = grid.value(leg) {
         let _ = write!(text, ", {value}");
@@ -116,7 +190,7 @@ pub(crate) fn sentence(leg: &MeshLeg, grid: &MeshGrid) -> String {
     if let Some(why) = &leg.why {
         let _ = write!(text, ": {}", escape_sentence(why));
     }
-    text + &format!(" ({} ago)", age(grid.now.since(leg.starts)))
+    text
 }
 
 impl GridCell {

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The chart library: uPlot 1.6.32, unchanged (MIT, see its LICENSE beside it).
@@ -79,12 +80,13 @@ pub fn html(page: &Page) -> String {
     if !page.facts.is_empty() {
         out.push_str("<dl>\n");
         for (name, value) in &page.facts {
-            let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", inert(name), phrase(value));
+            let (name, value) = (inert(name), linked(value, &page.links));
+            let _ = writeln!(out, "<dt>{name}</dt><dd>{value}</dd>");
         }
         out.push_str("</dl>\n");
     }
     for (n, section) in page.sections.iter().enumerate() {
-        self::section(&mut out, n, section);
+        self::section(&mut out, n, section, &page.links);
     }
     out.push_str("</main>\n");
     let figures = data_of(page);
@@ -151,7 +153,15 @@ fn phrase(text: &str) -> String {
     out
 }
 
-fn section(out: &mut String, n: usize, section: &Section) {
+/// The text, as a link if it names something with an address.
+fn linked(text: &str, links: &BTreeMap<String, String>) -> String {
+    match links.get(text) {
+        Some(href) => format!("<a href=\"{}\">{}</a>", inert(href), phrase(text)),
+        None => phrase(text),
+    }
+}
+
+fn section(out: &mut String, n: usize, section: &Section, links: &BTreeMap<String, String>) {
     let heading = inert(&section.heading);
     let end = match section.folded {
         true => {
@@ -174,7 +184,7 @@ fn section(out: &mut String, n: usize, section: &Section) {
         .pictures
         .iter()
         .for_each(|picture| figure(out, picture));
-    section.tables.iter().for_each(|one| table(out, one));
+    section.tables.iter().for_each(|one| table(out, one, links));
     if !section.listing.is_empty() {
         let _ = writeln!(out, "<pre tabindex=\"0\">{}</pre>", inert(&section.listing));
     }
@@ -182,7 +192,7 @@ fn section(out: &mut String, n: usize, section: &Section) {
 }
 
 /// It scrolls in a box of its own where the window is too narrow or the table too long.
-fn table(out: &mut String, table: &Table) {
+fn table(out: &mut String, table: &Table, links: &BTreeMap<String, String>) {
     let row = |tag: &str, cells: &[String]| {
         let cells = cells.iter().map(|cell| {
             // Two spaces make a row a part of the one above it.
@@ -191,7 +201,11 @@ fn table(out: &mut String, table: &Table) {
             } else {
                 ""
             };
-            format!("<{tag}{class}>{}</{}>", phrase(cell.trim()), &tag[..2])
+            format!(
+                "<{tag}{class}>{}</{}>",
+                linked(cell.trim(), links),
+                &tag[..2]
+            )
         });
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
@@ -287,6 +301,7 @@ mod tests {
         Page {
             figures: Vec::new(),
             streams: Vec::new(),
+            links: BTreeMap::from([(name.to_owned(), name.to_owned())]),
             title: name.to_owned(),
             verdict: vec![name.to_owned()],
             facts: vec![(name.to_owned(), name.to_owned())],

@@ -26,6 +26,7 @@ use crate::redact::Redaction;
 use crate::words::{Table, is_unprintable};
 use model::StreamFigures;
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 /// All that a page says. Its strings are plain text; the page escapes them.
@@ -46,6 +47,9 @@ pub struct Page {
     /// What the packets of each direction of a connection show, of a page of a capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamFigures>,
+    /// Addresses of what a value or a cell of a table names, by its whole text; of a page that is served.
+    #[serde(skip)]
+    pub links: BTreeMap<String, String>,
 }
 
 /// A figure that is read at a glance.

@@ -1,8 +1,9 @@
 //! Who to whom in a mesh: the page of all cells, and that of one cell.
 
-use crate::mesh::sentence;
-use crate::page::{document, inert};
-use crate::words::{age, escape, utc};
+use super::History;
+use crate::mesh::{more, reasons, sentence};
+use crate::page::{Page, Section, document, inert};
+use crate::words::{Table, age, escape, escape_sentence, shown, utc};
 use model::{MeshLeg, Nanos};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -145,25 +146,39 @@ impl MeshGrid {
     }
 }
 
-/// The page of a grid. `link` has the address of the history of a cell, by source and destination, and of another test.
+/// Reasons below the grid of a page.
+const MOST_REASONS: usize = 200;
+
+/// The page of a grid. The links have the address of the page of a cell, by source and destination, and of another test.
 pub fn grid(
     grid: &MeshGrid,
     cell_link: impl Fn(&str, &str) -> String,
     test_link: impl Fn(&str) -> String,
 ) -> String {
+    grid_among(grid, &[], cell_link, test_link)
+}
+
+/// The same with names and addresses of the grids of other meshes.
+pub fn grid_among(
+    grid: &MeshGrid,
+    meshes: &[(String, String)],
+    cell_link: impl Fn(&str, &str) -> String,
+    test_link: impl Fn(&str) -> String,
+) -> String {
     let mut out = format!(
-        "<main class=\"mesh\">\n<h1>{}</h1>\n<p>Rows are sources, columns destinations.",
+        "<main class=\"mesh\">\n<h1>{}</h1>\n<nav><a href=\"/\">All measurements</a>",
         inert(&grid.title())
     );
-    for test in grid.tests.iter().filter(|test| **test != grid.test) {
-        let _ = write!(
-            out,
-            " <a href=\"{}\">{}</a>",
-            inert(&test_link(test)),
-            inert(test)
-        );
+    let tests = grid.tests.iter().filter(|test| **test != grid.test);
+    let tests: Vec<_> = tests.map(|test| (test.clone(), test_link(test))).collect();
+    for (heading, links) in [("Other tests", &tests[..]), ("Other meshes", meshes)] {
+        if !links.is_empty() {
+            let _ = write!(out, " {heading}:");
+        }
+        out.extend(links.iter().map(|(name, href)| link(name, href)));
     }
-    out.push_str("</p>\n<div class=\"wide\"><table class=\"grid\">\n<thead><tr><th></th>");
+    out.push_str("</nav>\n<p>Rows are sources, columns destinations.</p>\n");
+    out.push_str("<div class=\"wide\"><table class=\"grid\">\n<thead><tr><th></th>");
     let starts_site = |at: usize| at > 0 && grid.hosts[at].site != grid.hosts[at - 1].site;
     let frame = |at: usize| if starts_site(at) { " edge" } else { "" };
     for (at, host) in grid.hosts.iter().enumerate() {
@@ -214,10 +229,59 @@ pub fn grid(
     }
     let _ = write!(
         out,
-        "</tbody></table></div>\n<p>{}.</p>\n</main>\n",
+        "</tbody></table></div>\n<p>{}.</p>\n",
         inert(&grid.legend())
     );
+    let reasons = reasons(grid);
+    if !reasons.is_empty() {
+        out.push_str("<h2>Cells that need attention</h2>\n<ul>\n");
+        for reason in reasons.iter().take(MOST_REASONS) {
+            let links = reason.cells.iter().map(|(from, to)| {
+                let [from, to] = [from, to].map(|host| grid.hosts[*host].name.as_str());
+                link(&format!("{from} to {to}"), &cell_link(from, to))
+            });
+            let links = links.collect::<Vec<_>>().join(",");
+            let _ = writeln!(out, "<li>{}: {}</li>", links.trim(), inert(&reason.text));
+        }
+        let _ = writeln!(out, "</ul>\n{}", more(&reasons, MOST_REASONS));
+    }
+    out.push_str("</main>\n");
     document(&format!("Mesh {}", grid.mesh), &out, true)
+}
+
+pub(super) fn link(name: &str, href: &str) -> String {
+    format!(" <a href=\"{}\">{}</a>", inert(href), inert(name))
+}
+
+/// The page of a cell: its newest legs, those of `grid` between the two hosts of the history, and its history.
+pub fn cell(history: &History, grid: &MeshGrid) -> Page {
+    let mut page = super::history(history);
+    let hosts = [&history.local, &history.host];
+    let is_it = |(from, to): &(usize, usize)| [from, to].map(|at| &grid.hosts[*at].name) == hosts;
+    let cell = grid.cells.iter().find(|(pair, _)| is_it(pair));
+    let legs = cell.map_or(&[][..], |(_, cell)| &cell.legs);
+    let newest = match legs.first() {
+        Some(leg) => format!("Newest leg: {}.", sentence(leg, grid)),
+        None => "No leg yet.".to_owned(),
+    };
+    page.verdict.insert(0, newest);
+    let rows = legs.iter().map(|leg| {
+        vec![
+            utc(leg.starts),
+            leg.outcome.to_string(),
+            grid.value(leg).unwrap_or_else(|| "-".to_owned()),
+            shown(&leg.run),
+            leg.why.as_deref().map(escape_sentence).unwrap_or_default(),
+        ]
+    });
+    let head = ["started (UTC)", "outcome", "value", "run", "why"];
+    let section = Section::new("Newest legs").tables([Table::new(&head, rows)]);
+    // The chart stays first.
+    let at = usize::from(!history.runs.is_empty());
+    if !legs.is_empty() {
+        page.sections.insert(at, section);
+    }
+    page
 }
 
 fn site(host: &GridHost) -> String {
@@ -336,6 +400,42 @@ db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
         ] {
             assert!(page.contains(part), "{part}\n{page}");
         }
+    }
+
+    #[test]
+    fn a_reason_of_several_cells_appears_once() {
+        let mut grid = of(4);
+        let cell = |hours| GridCell {
+            legs: vec![leg(LegOutcome::Missed, None, hours)],
+        };
+        let pairs = [(0, 1), (1, 0), (1, 2), (1, 3), (2, 1), (3, 1)];
+        grid.cells = pairs
+            .into_iter()
+            .map(|pair| (pair, cell(pair.0 as u64)))
+            .collect();
+        let text = crate::mesh::grid(&grid, Style::PLAIN);
+        let (_, below) = text.split_once("its level changed\n").unwrap();
+        assert_eq!(
+            below,
+            "db1 to db0, db2, db3; db0, db2, db3 to db1: missed: the agent of db2 is away
+    \\u{1b}[2J<b> (0 min to 3 h ago)
+"
+        );
+        let page = super::grid(&grid, |_, _| String::new(), str::to_owned);
+        assert_eq!(page.matches("<li>").count(), 1, "{page}");
+        assert_eq!(page.matches(" to db").count(), 6, "{page}");
+        let many = |n: u64| leg(LegOutcome::Low, Some(n * 1_000_000), 0);
+        let legs = (1..=25).map(|n| {
+            (
+                (0, n as usize),
+                GridCell {
+                    legs: vec![many(n)],
+                },
+            )
+        });
+        let mut grid = of(30);
+        grid.cells = legs.collect();
+        assert!(crate::mesh::grid(&grid, Style::PLAIN).ends_with("and 5 cells more\n"));
     }
 
     #[test]

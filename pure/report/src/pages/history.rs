@@ -85,6 +85,7 @@ impl History {
     fn sentences(&self) -> Vec<String> {
         let runs = self.runs.len();
         match (self.shifts.is_empty(), runs) {
+            (_, 0) => return vec!["Nothing was measured yet.".to_owned()],
             (true, ..LEAST) => {
                 return vec![format!(
                     "Change-point detection needs {LEAST} runs (have {runs})."
@@ -195,7 +196,7 @@ fn key_figures(history: &History) -> Vec<KeyFigure> {
 /// The page of a history.
 pub fn history(history: &History) -> Page {
     let start = |run: Option<&Past>| run.map(|run| minute(run.started)).unwrap_or_default();
-    Page {
+    let mut page = Page {
         title: format!("History: {}", history.name()),
         verdict: history.sentences(),
         facts: facts([
@@ -216,7 +217,12 @@ pub fn history(history: &History) -> Page {
         ],
         figures: key_figures(history),
         ..Page::default()
+    };
+    if history.runs.is_empty() {
+        page.sections.clear();
+        page.facts.truncate(1);
     }
+    page
 }
 
 const HOW: &str = "Circular binary segmentation (Olshen and others 2004) of the ranks, answered by permutation: \

@@ -1,5 +1,6 @@
 //! The list of what the archive holds, with links: to the pages, and to the history of each path.
 
+use super::grid::link;
 use crate::page::{DROP, document, inert};
 use crate::words::{counted, utc};
 use model::{Nanos, WorkloadKind};
@@ -16,6 +17,8 @@ pub struct Index {
     pub search: Option<Search>,
     /// The server takes a capture and answers with its page.
     pub takes_captures: bool,
+    /// Names of meshes and addresses of their grids.
+    pub meshes: Vec<(String, String)>,
     /// Address of the page with those before the oldest of these.
     pub older: Option<String>,
 }
@@ -92,6 +95,11 @@ const COLUMNS: [&str; 7] = [
 /// The whole page.
 pub fn index(index: &Index) -> String {
     let mut out = format!("<main class=\"list\">\n<h1>{TITLE}</h1>\n");
+    if !index.meshes.is_empty() {
+        let links = index.meshes.iter();
+        let links: String = links.map(|(name, href)| link(name, href)).collect();
+        let _ = writeln!(out, "<nav>Meshes:{links}</nav>");
+    }
     if let Some(search) = &index.search {
         self::search(&mut out, search);
     }
@@ -261,6 +269,7 @@ mod tests {
         };
         let mut of = Index {
             takes_captures: true,
+            meshes: vec![(evil.to_owned(), "/grid.html?mesh=db".to_owned())],
             entries: vec![
                 entry(RUN),
                 Entry {
@@ -300,6 +309,7 @@ mod tests {
                 && page.contains("2 h ago, 12 runs, 1 change of level")
         );
         assert!(page.contains("<a href=\"/?text=a&amp;before=7\" rel=\"next\">Older</a>"));
+        assert!(page.contains("<nav>Meshes: <a href=\"/grid.html?mesh=db\">"));
         of.search = None;
         let file = index(&of);
         assert!(!file.contains("<form"), "{file}");

@@ -62,6 +62,7 @@ pub fn trace(of: &Followed) -> Page {
         verdict,
         facts: of.facts.clone(),
         sections: filled(sections.collect()),
+        ..Page::default()
     }
 }
 
