@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Port of the control connection of `linerate serve`.
-pub const DEFAULT_PORT: u16 = 5210;
+pub const DEFAULT_PORT: u16 = mesh::AGENT_PORT;
 
 /// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]`, `nfs://name[:port]/export`, `lab:name[/host]`,
 /// `lab:file.toml[/host]` or `local`.

@@ -2,14 +2,17 @@
 
 mod alerts;
 mod calendar;
+mod clock;
 mod legs;
 mod light;
 mod run;
 
 pub use alerts::AlertQueue;
 pub use calendar::calendar_place;
+pub use clock::MeshClock;
 pub use run::MeshRun;
 
+use crate::clock::unix_time;
 use crate::exit::Refusal;
 use crate::histories::shifts_of;
 use ::calendar::Postgres;
@@ -20,6 +23,7 @@ use mesh::{
 };
 use model::{Direction, LegOutcome, MeshLeg, Metric, Nanos};
 use report::pages::{CellFigure, GridCell, GridHost, History, MeshGrid, Past};
+use report::words::utc;
 use std::collections::BTreeMap;
 
 /// Legs of a cell that a grid reads: how many in a row have the same outcome is known up to this.
@@ -56,11 +60,13 @@ impl MeshLegs {
         Ok(MeshLegs::Shared(Box::new(opened)))
     }
 
+    /// The newest legs of these cells, none that lies in the future: of a clock that was wrong.
     fn cells(
         &mut self,
         mesh: &Mesh,
         test: &MeshTest,
         pairs: &[HostPair],
+        now: Nanos,
         limit: u32,
     ) -> Result<Vec<Vec<MeshLeg>>> {
         let names: Vec<_> = pairs
@@ -69,15 +75,28 @@ impl MeshLegs {
             .collect();
         match self {
             MeshLegs::Archive(archive) => {
-                let cells = names.into_iter().map(|cell| archive.mesh_cell(cell, limit));
+                let names = names.into_iter();
+                let cells = names.map(|cell| archive.mesh_cell_until(cell, now, limit));
                 Ok(cells.collect::<Result<_, _>>()?)
             }
             MeshLegs::Shared(postgres) => {
                 let ends: Vec<_> = names.iter().map(|[_, _, src, dst]| [*src, *dst]).collect();
-                let cells = postgres.cells([&mesh.name, &test.name], &ends, limit);
+                let cells = postgres.cells([&mesh.name, &test.name], &ends, now, limit);
                 cells.map_err(|error| Refusal::unreachable(error.to_string()).into())
             }
         }
+    }
+}
+
+/// When the next round begins.
+pub fn next_round(mesh: &Mesh, now: Nanos) -> String {
+    match ::mesh::next_round(mesh, now) {
+        Some((test, starts)) => format!(
+            "the next round, of '{}', begins at {}",
+            mesh.tests[test].name,
+            utc(starts)
+        ),
+        None => "no round begins: the quiet spans leave no time for one".to_owned(),
     }
 }
 
@@ -106,7 +125,7 @@ pub fn grid(legs: &mut MeshLegs, mesh: &Mesh, test: &MeshTest, now: Nanos) -> Re
     let mut cells: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
     let places: Vec<Option<usize>> = (0..mesh.hosts.len()).map(place).collect();
     for pairs in test.cells().chunks(CELLS) {
-        let read = legs.cells(mesh, test, pairs, OF_CELL)?;
+        let read = legs.cells(mesh, test, pairs, now, OF_CELL)?;
         for (pair, mut legs) in pairs.iter().zip(read) {
             let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) else {
                 continue;
@@ -182,7 +201,8 @@ pub fn history(
     let (Some(from), Some(to)) = (host(src), host(dst)) else {
         return Ok(None);
     };
-    let legs = legs.cells(mesh, test, &[(from, to)], OF_LEVEL)?.concat();
+    let legs = legs.cells(mesh, test, &[(from, to)], unix_time(), OF_LEVEL)?;
+    let legs = legs.concat();
     let mut runs = measured(test, &legs);
     runs.reverse();
     Ok(Some(History {
@@ -227,7 +247,10 @@ pub fn suspected(
     let mut legs = Vec::new();
     let mut sent: BTreeMap<usize, usize> = BTreeMap::new();
     for pairs in test.cells().chunks(CELLS) {
-        for (pair, newest) in pairs.iter().zip(from.cells(mesh, test, pairs, OF_CELL)?) {
+        for (pair, newest) in pairs
+            .iter()
+            .zip(from.cells(mesh, test, pairs, now, OF_CELL)?)
+        {
             let newest = newest.iter().find(|leg| leg.outcome.is_measured());
             if let Some(leg) = newest.filter(|leg| now.since(leg.starts) <= old) {
                 *sent.entry(pair.0).or_default() += 1;

@@ -8,6 +8,8 @@ use crate::files::{name, read_whole};
 use crate::prelude::*;
 use ::mesh::{HostLoad, Mesh, MeshCheck, check, parse_mesh, prometheus_rules, span};
 use clap::Subcommand;
+use engine::clock::unix_time;
+use engine::mesh::next_round;
 use report::mesh::{CheckedHost, CheckedLink, CheckedTest, MeshChecked};
 use report::words::{counted, grouped, table};
 use std::path::{Path, PathBuf};
@@ -135,6 +137,7 @@ fn document(mesh: &Mesh, checked: &MeshCheck) -> MeshChecked {
             })
             .collect(),
         faults: checked.faults.clone(),
+        next_round: ::mesh::next_round(mesh, unix_time()).map(|(_, starts)| starts),
         ..MeshChecked::of(&mesh.name, checked.period, checked.takes)
     }
 }
@@ -197,14 +200,16 @@ fn text(mesh: &Mesh, checked: &MeshCheck) -> String {
         text.push('\n');
         text += &table(&["LINK", "LEGS A DAY", "BYTES A DAY", "TESTS"], links);
     }
+    let next = next_round(mesh, unix_time());
+    let next = format!("{}{}.\n", next[..1].to_uppercase(), &next[1..]);
     let but_light = match mesh.tests.len() - mesh.booked().count() {
         0 => "",
         // Nothing is booked.
-        lights if lights == mesh.tests.len() => return text,
+        lights if lights == mesh.tests.len() => return format!("{text}\n{next}"),
         _ => " but light probes",
     };
     text + &format!(
-        "\nEvery {} the rounds of all tests{but_light} take {}.\n",
+        "\nEvery {} the rounds of all tests{but_light} take {}.\n{next}",
         span(checked.period),
         span(checked.takes)
     )

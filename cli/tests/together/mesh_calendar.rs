@@ -5,7 +5,7 @@ use crate::mesh::Bridge;
 use crate::server::PostgresServer;
 use ::calendar::{Booking, Calendar, Lite, Postgres, SlotRequest};
 use archive::RunFilter;
-use model::{LegOutcome, MeshLeg};
+use model::{LegOutcome, MeshLeg, Nanos};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -168,7 +168,9 @@ fn share_a_link(calendar: &str) {
 
 fn shared_rows(address: &str, mesh: &str, cell: [&str; 2]) -> Vec<MeshLeg> {
     let mut shared = Postgres::open_to_read(&address.parse().unwrap(), "a test").unwrap();
-    let rows = shared.cells([mesh, "bulk"], &[cell], 99).unwrap();
+    let rows = shared
+        .cells([mesh, "bulk"], &[cell], Nanos(u64::MAX), 99)
+        .unwrap();
     rows.concat()
 }
 

@@ -157,6 +157,20 @@ impl<'a> MeshCalendar<'a> {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn in_directory(mesh: &'a Mesh, directory: &std::path::Path) -> MeshCalendar<'a> {
+        let calendar = MeshCalendar {
+            mesh,
+            file: directory.join("meshes.db"),
+            place: "a test".to_owned(),
+            log: &|_| {},
+            opened: Mutex::new(Err(String::new())),
+            confirmed: Mutex::default(),
+        };
+        *sys::lock(&calendar.opened) = Ok(calendar.open().unwrap().unwrap());
+        calendar
+    }
+
     fn held_by(&self, holder: &str) -> String {
         let (name, place) = (&self.mesh.name, &self.place);
         format!(
@@ -228,7 +242,7 @@ impl<'a> MeshCalendar<'a> {
                 Ok(Err(holder)) => Err(self.held_by(&holder)),
                 Err(error) => Err(sentence(&error.into())),
             };
-            next = Instant::now() + wait;
+            let waited = wait;
             match &opened {
                 Ok(_) => {
                     match reported.take() {
@@ -245,6 +259,8 @@ impl<'a> MeshCalendar<'a> {
                     wait = (2 * wait).min(AGAIN_AT_MOST);
                 }
             }
+            // One that can be used has the rows that wait soon.
+            next = Instant::now() + waited.min(wait);
             *sys::lock(&self.opened) = opened;
         }
         Ok(())
@@ -397,6 +413,12 @@ impl<'a> MeshCalendar<'a> {
         let _ = self.with(|calendar| calendar.release(now(), slot));
     }
 
+    /// Frees all that is confirmed.
+    pub(super) fn release_all(&self) {
+        let confirmed = std::mem::take(&mut *sys::lock(&self.confirmed));
+        confirmed.keys().for_each(|slot| self.release(slot));
+    }
+
     /// What fails is opened again by [`MeshCalendar::keep`].
     fn with<T>(
         &self,
@@ -465,16 +487,7 @@ mod tests {
     }
 
     fn calendar_of<'a>(mesh: &'a Mesh, directory: &TempDir) -> MeshCalendar<'a> {
-        let calendar = MeshCalendar {
-            mesh,
-            file: directory.path().join("meshes.db"),
-            place: "a test".to_owned(),
-            log: &|_| {},
-            opened: Mutex::new(Err(String::new())),
-            confirmed: Mutex::default(),
-        };
-        *sys::lock(&calendar.opened) = Ok(calendar.open().unwrap().unwrap());
-        calendar
+        MeshCalendar::in_directory(mesh, directory.path())
     }
 
     const FILES: &str = "time = \"5s\"\nevery = \"1h\"\nfrom_file = \"in\"\nto_file = \"out\"\n";

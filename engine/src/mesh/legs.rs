@@ -1,6 +1,6 @@
 //! The rows of a mesh, from the run of a pair.
 
-use mesh::{HostPair, Mesh, MeshTest};
+use mesh::{HostPair, Mesh, MeshTest, round_length};
 use model::finding::Conclusion;
 use model::mtu::MtuRecord;
 use model::{Direction, Ended, LegOutcome, MeshLeg, Nanos, Run, summarise};
@@ -54,7 +54,13 @@ pub(super) fn legs_of_mtu(
 }
 
 /// The legs of a run between a pair, not judged yet: good where something was measured. Those that it did not come to are missed.
-pub(super) fn legs_of_run(mesh: &Mesh, test: &MeshTest, pair: HostPair, run: &Run) -> Vec<MeshLeg> {
+/// They begin as the slot did by the coordinator's clock: that of the source may be wrong.
+pub(super) fn legs_of_run(
+    mesh: &Mesh,
+    test: &MeshTest,
+    (pair, starts): (HostPair, Nanos),
+    run: &Run,
+) -> Vec<MeshLeg> {
     let summary = summarise(run);
     let explained = explain::explain(run);
     let ppm = |share: f64| (share * 1e6).round() as u64;
@@ -98,7 +104,7 @@ pub(super) fn legs_of_run(mesh: &Mesh, test: &MeshTest, pair: HostPair, run: &Ru
                 pair,
                 (&run.id, at as u32),
                 leg.direction,
-                run.started + leg.started,
+                starts + leg.started.min(round_length(test)),
             )
         }
     });
@@ -107,7 +113,7 @@ pub(super) fn legs_of_run(mesh: &Mesh, test: &MeshTest, pair: HostPair, run: &Ru
         _ => "the run ended before it".to_owned(),
     };
     let outcome = LegOutcome::Missed;
-    let mut absent = without_run(mesh, test, pair, &run.id, run.started, outcome, &why);
+    let mut absent = without_run(mesh, test, pair, &run.id, starts, outcome, &why);
     played
         .chain(absent.drain(run.legs.len().min(absent.len())..))
         .collect()

@@ -6,7 +6,6 @@
 use super::calendar::MeshCalendar;
 use super::cell_name;
 use super::run::{LATE, LOOK, MeshRun};
-use crate::clock::unix_time;
 use crate::controller::PeerLink;
 use crate::exit::sentence;
 use crate::third_party;
@@ -67,13 +66,11 @@ impl MeshRun<'_> {
         let rounds = light_rounds(test);
         let mut known = BTreeMap::new();
         let mut thinned: Option<Instant> = None;
-        self.wait_until(self.mesh.epoch);
         while self.goes_on() {
-            let next = unix_time().since(self.mesh.epoch).0 / test.every.0 + 1;
+            let steps = self.clock.steps();
+            let next = self.now().since(self.mesh.epoch).0 / test.every.0 + 1;
             let starts = self.mesh.epoch + Nanos(next * test.every.0);
-            self.wait_until(starts);
-            // The clock may have been set meanwhile.
-            if !self.goes_on() || unix_time() >= starts + LATE {
+            if !self.wait_until(starts, steps) || self.now() >= starts + LATE {
                 continue;
             }
             let slot = archive::new_id();
@@ -87,11 +84,10 @@ impl MeshRun<'_> {
                     (self.log)(&format!("{}: {host}: {why}", test.name));
                 }
             }
-            self.store(
-                &mut archive,
-                test,
-                self.light_legs(test, light, &cycle, &slot, starts),
-            )?;
+            // Nothing is kept that lies in the future.
+            let starts = starts.min(self.now());
+            let legs = self.light_legs(test, light, &cycle, &slot, starts);
+            self.store(&mut archive, test, legs)?;
             known = cycle.away;
             if thinned.is_none_or(|at| at.elapsed() >= THIN_EVERY) {
                 thinned = Some(Instant::now());
@@ -102,7 +98,7 @@ impl MeshRun<'_> {
                     .collect();
                 // In parts: a round may have to write meanwhile.
                 for cells in cells.chunks(THINNED_AT_ONCE) {
-                    let times = THINNED.map(|age| unix_time().since(age));
+                    let times = THINNED.map(|age| self.now().since(age));
                     archive.thin_mesh_legs(cells, times)?;
                     calendar.thin(cells, times);
                 }

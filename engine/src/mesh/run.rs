@@ -6,9 +6,9 @@
 
 use super::alerts::AlertQueue;
 use super::calendar::{MeshCalendar, NoCalendar, PairBooked};
+use super::clock::MeshClock;
 use super::legs::{legs_of_mtu, legs_of_run, without_run};
-use super::{OF_LEVEL, measured};
-use crate::clock::unix_time;
+use super::{OF_LEVEL, measured, next_round};
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::histories::shifts_of;
 use crate::progress::Tee;
@@ -20,7 +20,7 @@ use mesh::{
     GoodThreshold, HostPair, Mesh, MeshTest, PlannedRound, first_loud, judge, light_bytes_a_day,
     period, planned, round_length, too_small,
 };
-use model::{Bytes, LegOutcome, MeshLeg, Nanos};
+use model::{Bytes, Ended, LegOutcome, MeshLeg, Nanos};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,8 @@ pub struct MeshRun<'a> {
     pub alerts: AlertQueue,
     /// Set once the rounds or the light probes cannot go on; false at first.
     pub ended: AtomicBool,
+    /// The clock of the rounds.
+    pub clock: MeshClock,
 }
 
 /// A pair that measures, and its slot.
@@ -112,6 +114,7 @@ impl MeshRun<'_> {
             )));
         };
         let calendar = &MeshCalendar::start(self.mesh, self.log, &|| self.goes_on())?;
+        (self.log)(&next_round(self.mesh, self.now()));
         std::thread::scope(|scope| {
             let calendar_kept = scope.spawn(|| {
                 let result = Archive::open(&self.archive)
@@ -143,20 +146,31 @@ impl MeshRun<'_> {
         })
     }
 
-    /// The rounds of the booked tests.
-    fn rounds(&self, archive: &mut Archive, calendar: &MeshCalendar<'_>) -> Result<()> {
-        let period = period(self.mesh);
-        let begun = unix_time();
-        self.wait_until(self.mesh.epoch);
+    /// The rounds of the booked tests, planned again whenever the clock is set.
+    pub(super) fn rounds(&self, archive: &mut Archive, calendar: &MeshCalendar<'_>) -> Result<()> {
         while self.goes_on() {
+            self.rounds_until_set(archive, calendar)?;
+            if self.goes_on() {
+                calendar.release_all();
+            }
+        }
+        Ok(())
+    }
+
+    fn rounds_until_set(&self, archive: &mut Archive, calendar: &MeshCalendar<'_>) -> Result<()> {
+        let period = period(self.mesh);
+        let steps = self.clock.steps();
+        let begun = self.now();
+        self.wait_until(self.mesh.epoch, steps);
+        while self.goes_on_since(steps) {
             let mut asked = BTreeSet::new();
-            let now = unix_time();
-            let number = now.since(self.mesh.epoch).0 / period.0;
+            let number = self.now().since(self.mesh.epoch).0 / period.0;
             let starts = Nanos(self.mesh.epoch.0 + number * period.0);
             let mut put_off = Vec::new();
             for round in planned(self.mesh, number) {
-                if !self.goes_on() {
-                    return Ok(());
+                let now = self.now();
+                if !self.goes_on_since(steps) {
+                    break;
                 }
                 match round.starts {
                     None if starts >= begun => {
@@ -164,26 +178,24 @@ impl MeshRun<'_> {
                         self.leave_out(archive, &round, LegOutcome::Skipped, why)?;
                     }
                     None => {}
-                    Some(at) if at + LATE < unix_time() && at < begun => {}
-                    Some(at) if at + LATE < unix_time() => {
+                    Some(at) if at + LATE < now && at < begun => {}
+                    Some(at) if at + LATE < now => {
                         let why = "the coordinator was late for its round";
                         self.leave_out(archive, &round, LegOutcome::Missed, why)?;
                     }
                     Some(at) => {
-                        self.fetch_pending(archive, &mut asked, at)?;
-                        self.wait_until(at);
-                        // The clock may have been set meanwhile.
-                        if self.goes_on() && unix_time() < at + LATE {
+                        self.fetch_pending(archive, &mut asked, at, steps)?;
+                        if self.wait_until(at, steps) && self.now() < at + LATE {
                             let slots = self.slots(archive, &round)?;
                             let times = [at, starts + period];
-                            put_off.extend(self.play(archive, calendar, slots, times)?);
+                            put_off.extend(self.play(archive, calendar, slots, times, steps)?);
                         }
                     }
                 }
             }
-            self.play_put_off(archive, calendar, put_off, starts + period)?;
-            self.fetch_pending(archive, &mut asked, starts + period)?;
-            self.wait_until(starts + period);
+            self.play_put_off(archive, calendar, put_off, starts + period, steps)?;
+            self.fetch_pending(archive, &mut asked, starts + period, steps)?;
+            self.wait_until(starts + period, steps);
         }
         Ok(())
     }
@@ -201,13 +213,34 @@ impl MeshRun<'_> {
         !self.stop.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed)
     }
 
-    pub(super) fn wait_until(&self, moment: Nanos) {
-        while self.goes_on() {
-            let left = Duration::from(moment.since(unix_time()));
-            if left.is_zero() {
-                return;
+    /// And the clock was not set since it had been so often.
+    fn goes_on_since(&self, steps: u64) -> bool {
+        self.goes_on() && self.clock.steps() == steps
+    }
+
+    /// Now. A clock that was set is in the log once.
+    pub(super) fn now(&self) -> Nanos {
+        let (now, step) = self.clock.read();
+        if let Some(step) = step {
+            let by = Nanos(step.unsigned_abs().try_into().unwrap_or(u64::MAX));
+            (self.log)(&format!(
+                "the clock of this host was set {} by {}: all slots are released and the rounds planned again; {}",
+                if step > 0 { "forward" } else { "back" },
+                mesh::span(by),
+                next_round(self.mesh, now)
+            ));
+        }
+        now
+    }
+
+    /// Whether that moment has come; not if the user stops it, or the clock is set since it had been so often.
+    pub(super) fn wait_until(&self, moment: Nanos, steps: u64) -> bool {
+        loop {
+            let left = Duration::from(moment.since(self.now()));
+            if !self.goes_on_since(steps) || left.is_zero() {
+                return self.goes_on_since(steps);
             }
-            std::thread::sleep(left.min(LOOK));
+            self.clock.sleep(left.min(LOOK));
         }
     }
 
@@ -253,6 +286,7 @@ impl MeshRun<'_> {
         calendar: &MeshCalendar<'_>,
         slots: Vec<SlotOfPair>,
         [starts, until]: [Nanos; 2],
+        steps: u64,
     ) -> Result<Vec<PutOff>> {
         let mut ends = starts;
         for SlotOfPair { test, pair, slot } in &slots {
@@ -274,7 +308,7 @@ impl MeshRun<'_> {
                 })
                 .collect();
             while running.iter().any(|one| !one.is_finished()) {
-                if !self.goes_on() || unix_time() >= ends {
+                if self.now() >= ends || !self.goes_on_since(steps) {
                     over.store(true, Ordering::Relaxed);
                 }
                 std::thread::sleep(LOOK);
@@ -284,8 +318,18 @@ impl MeshRun<'_> {
                 .map(|one| one.join().expect("a measurement does not panic"));
             joined.collect::<Vec<_>>()
         });
+        // Nothing is kept that lies in the future.
+        let starts = starts.min(self.now());
+        let was_set = self.clock.steps() != steps;
         let mut put_off = Vec::new();
         for (of, result) in measured {
+            let result = match result {
+                Ok(SlotResult::Run(run)) if was_set && run.ended != Ended::Complete => {
+                    let why = "the clock of the coordinator was set meanwhile";
+                    Err(Refusal::unreachable(why.to_owned()).into())
+                }
+                result => result,
+            };
             put_off.extend(self.keep(archive, of, result, starts)?);
         }
         Ok(put_off)
@@ -298,13 +342,15 @@ impl MeshRun<'_> {
         calendar: &MeshCalendar<'_>,
         mut waiting: Vec<PutOff>,
         ends: Nanos,
+        steps: u64,
     ) -> Result<()> {
         while self.goes_on() {
             let mut first: Option<(Nanos, usize)> = None;
             let mut later = Vec::new();
             for one in waiting {
                 let test = &self.mesh.tests[one.of.test];
-                let free = one.free.map(|free| free.max(unix_time()));
+                let free = one.free.map(|free| free.max(self.now()));
+                let free = free.filter(|_| self.clock.steps() == steps);
                 let length = round_length(test);
                 match free.and_then(|free| first_loud(&self.mesh.quiet, free, length, ends)) {
                     Some(at) => {
@@ -323,14 +369,15 @@ impl MeshRun<'_> {
             let Some((at, test)) = first else {
                 return Ok(());
             };
-            self.wait_until(at);
+            if !self.wait_until(at, steps) {
+                waiting = later.into_iter().map(|(_, one)| one).collect();
+                continue;
+            }
             let is_due = |(free, one): &(Nanos, PutOff)| *free <= at && one.of.test == test;
             let (due, later): (Vec<_>, Vec<_>) = later.into_iter().partition(is_due);
             waiting = later.into_iter().map(|(_, one)| one).collect();
-            if self.goes_on() {
-                let slots = due.into_iter().map(|(_, one)| one.of).collect();
-                waiting.extend(self.play(archive, calendar, slots, [unix_time(), ends])?);
-            }
+            let slots = due.into_iter().map(|(_, one)| one.of).collect();
+            waiting.extend(self.play(archive, calendar, slots, [self.now(), ends], steps)?);
         }
         Ok(())
     }
@@ -429,7 +476,7 @@ impl MeshRun<'_> {
             error.downcast_ref::<HostBusy>(),
         ) {
             (Some(booked), _) => Some(booked.free),
-            (_, Some(busy)) => Some(Some(unix_time() + busy.free_in)),
+            (_, Some(busy)) => Some(Some(self.now() + busy.free_in)),
             _ => None,
         };
         let legs = |outcome, why: &str| {
@@ -468,7 +515,7 @@ impl MeshRun<'_> {
         let legs = match result {
             SlotResult::Run(run) => {
                 archive.import(run)?;
-                legs_of_run(self.mesh, test, pair, run)
+                legs_of_run(self.mesh, test, (pair, starts), run)
             }
             SlotResult::Mtu(record) => {
                 archive.store_mtu(record)?;
@@ -487,7 +534,7 @@ impl MeshRun<'_> {
         outcome: LegOutcome,
         why: String,
     ) -> Result<()> {
-        let legs = without_run(self.mesh, test, pair, &slot, unix_time(), outcome, &why);
+        let legs = without_run(self.mesh, test, pair, &slot, self.now(), outcome, &why);
         self.store(archive, test, legs)
     }
 
@@ -513,7 +560,7 @@ impl MeshRun<'_> {
                     (OF_LIGHT_LEVEL, turn.is_multiple_of(LIGHT_LEVEL_EVERY))
                 }
             };
-            let mut earlier = archive.mesh_cell(cell, window)?;
+            let mut earlier = archive.mesh_cell_until(cell, self.now(), window)?;
             earlier.retain(|other| other.run != leg.run);
             let mut runs = measured(test, &earlier);
             let before = earlier.first().and_then(|other| other.level_since);
@@ -575,7 +622,7 @@ impl MeshRun<'_> {
             let Some(most) = host.bytes_a_day else {
                 continue;
             };
-            let moved = archive.mesh_bytes(&self.mesh.name, &host.name, unix_time().since(DAY))?;
+            let moved = archive.mesh_bytes(&self.mesh.name, &host.name, self.now().since(DAY))?;
             // Light probes are never skipped: their share is set aside.
             let moved = moved + light_bytes_a_day(self.mesh, at);
             if moved + Bytes(next) > most {
@@ -595,14 +642,16 @@ impl MeshRun<'_> {
         archive: &mut Archive,
         asked: &mut BTreeSet<String>,
         until: Nanos,
+        steps: u64,
     ) -> Result<()> {
-        let now = unix_time();
+        let now = self.now();
         let mut pending = Vec::new();
         for one in archive.mesh_pending(&self.mesh.name, PENDING, now.since(Nanos(7 * DAY.0)))? {
             let host = |name: &str| self.mesh.hosts.iter().position(|host| host.name == name);
             let test = self.mesh.tests.iter().find(|test| test.name == one.test);
             if let (Some(from), Some(to), Some(test)) = (host(&one.src), host(&one.dst), test)
-                && one.starts + round_length(test) <= now + BEFORE_THE_NEXT
+                // One that lies in the future is of another clock.
+                && (one.starts > now || one.starts + round_length(test) <= now + BEFORE_THE_NEXT)
                 && !asked.contains(&one.src)
                 && !asked.contains(&one.run)
             {
@@ -616,7 +665,7 @@ impl MeshRun<'_> {
             scope.spawn(move || {
                 let mut failed = BTreeSet::new();
                 for (one, test, pair) in pending {
-                    if Duration::from(until.since(unix_time())) < REACHED_WITHIN {
+                    if Duration::from(until.since(self.now())) < REACHED_WITHIN {
                         return;
                     }
                     if failed.contains(&pair.0) {
@@ -634,7 +683,7 @@ impl MeshRun<'_> {
             loop {
                 match fetched.recv_timeout(LOOK) {
                     Ok((one, test, pair, Ok(Some(result)))) => self
-                        .keep_result(archive, test, (pair, one.starts), &result)
+                        .keep_result(archive, test, (pair, one.starts.min(now)), &result)
                         .inspect_err(|_| over.store(true, Ordering::Relaxed))?,
                     Ok((one, _, _, Ok(None))) => drop(asked.insert(one.run)),
                     Ok((_, _, _, Err(_))) if over.load(Ordering::Relaxed) => {}
@@ -646,7 +695,7 @@ impl MeshRun<'_> {
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
-                if !self.goes_on() || unix_time() >= until {
+                if self.now() >= until || !self.goes_on_since(steps) {
                     over.store(true, Ordering::Relaxed);
                 }
             }

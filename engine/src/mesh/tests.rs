@@ -2,6 +2,7 @@ use super::*;
 use ::calendar::store_legs;
 use mesh::parse_mesh;
 use model::{BitRate, Bytes, EndRecord, Ended, Leg, Run};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[path = "../../../host/calendar/tests/engines/server.rs"]
@@ -235,17 +236,22 @@ fn a_run_that_broke_off_leaves_no_leg_pending() {
     let failed = || Ended::Failed { why: why.clone() };
     let leg = Leg {
         direction: Direction::Up,
-        started: Nanos(0),
+        started: Nanos::from_secs(1),
         local: EndRecord::default(),
         remote: EndRecord::default(),
         ended: failed(),
     };
     let run = Run {
+        // Its source's clock is wrong.
+        started: Nanos::from_secs(START + 7200),
         legs: vec![leg],
         ended: failed(),
         ..Run::default()
     };
-    let rows = legs::legs_of_run(&mesh, &mesh.tests[0], (0, 1), &run);
+    let at = Nanos::from_secs(START);
+    let rows = legs::legs_of_run(&mesh, &mesh.tests[0], ((0, 1), at), &run);
+    assert_eq!(rows[0].starts, at + Nanos::from_secs(1));
+    assert_eq!(rows[1].starts, at);
     let rows: Vec<_> = rows
         .iter()
         .map(|row| (row.leg, row.src.as_str(), row.outcome, row.why.as_deref()))
@@ -257,6 +263,84 @@ fn a_run_that_broke_off_leaves_no_leg_pending() {
         (1, "h1", LegOutcome::Missed, before),
     ];
     assert_eq!(rows, expected);
+}
+
+/// A wall clock that is set at some seconds of a monotonic clock, so far from it then. Sleeping takes no time, and `stop` is
+/// set at the end.
+struct ClockThatIsSet {
+    monotonic: std::sync::Mutex<Nanos>,
+    set: Vec<(u64, u64)>,
+    ends: u64,
+    stop: std::sync::Arc<AtomicBool>,
+}
+
+impl clock::TimeSource for ClockThatIsSet {
+    fn wall(&self) -> Nanos {
+        let now = self.monotonic();
+        let set = self.set.iter().rev();
+        let mut set = set.filter(|(at, _)| now >= Nanos::from_secs(*at));
+        now + Nanos::from_secs(set.next().unwrap().1)
+    }
+
+    fn monotonic(&self) -> Nanos {
+        *sys::lock(&self.monotonic)
+    }
+
+    fn sleep(&self, time: Duration) {
+        let mut now = sys::lock(&self.monotonic);
+        *now += time.into();
+        let is_over = *now >= Nanos::from_secs(self.ends);
+        self.stop.store(is_over, Ordering::Relaxed);
+    }
+}
+
+/// Set an hour forward and back again: the rounds go on, and what lies in the future hides none of them.
+#[test]
+fn a_clock_that_is_set_stops_no_round() {
+    let scratch = Scratch::new("clock");
+    let hosts = [1, 2].map(|n| format!("[[host]]\nname = \"h{n}\"\nagent = \"127.0.0.{n}:1\"\n"));
+    let test = "[[test]]\nname = \"b\"\nhosts = [\"*\"]\ntime = \"1s\"\nevery = \"1m\"\n";
+    let file = format!("[mesh]\nname = \"m\"\n{}{test}", hosts.concat());
+    let mesh = parse_mesh(&file, "m.toml").unwrap();
+    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let set = [(0, 30), (100, 3630), (160, 30)];
+    let source = ClockThatIsSet {
+        monotonic: std::sync::Mutex::default(),
+        set: set.map(|(at, from)| (at, START + from)).to_vec(),
+        ends: 280,
+        stop: std::sync::Arc::clone(&stop),
+    };
+    let log = std::sync::Mutex::new(Vec::new());
+    let run = MeshRun {
+        mesh: &mesh,
+        archive: scratch.0.join("runs.db"),
+        directory: scratch.0.clone(),
+        stop: &stop,
+        alerts: AlertQueue::default(),
+        ended: false.into(),
+        clock: MeshClock::of(Box::new(source)),
+        log: &|line| sys::lock(&log).push(line.to_owned()),
+    };
+    let mut archive = Archive::open(&run.archive).unwrap();
+    let calendar = calendar::MeshCalendar::in_directory(&mesh, &scratch.0);
+    run.rounds(&mut archive, &calendar).unwrap();
+    let legs = archive.mesh_cell(["m", "b", "h1", "h2"], 99).unwrap();
+    let starts: Vec<u64> = legs
+        .iter()
+        .map(|leg| leg.starts.0 / 1_000_000_000)
+        .collect();
+    assert_eq!(starts, [3780, 300, 240, 120, 60].map(|at| START + at));
+    let now = Nanos::from_secs(START + 310);
+    let grid = grid(&mut legs_of(&scratch), &mesh, &mesh.tests[0], now).unwrap();
+    assert_eq!(grid.cells[&(0, 1)].newest().unwrap().starts, legs[1].starts);
+    let log = sys::lock(&log);
+    let set: Vec<_> = log.iter().filter(|line| line.contains("clock")).collect();
+    let planned = "all slots are released and the rounds planned again; the next round, of 'b', begins at 2026-11-23";
+    let line = |way, at| format!("the clock of this host was set {way} by 1 h: {planned} {at} UTC");
+    assert_eq!(
+        set,
+        [&line("forward", "01:03:00"), &line("back", "00:04:00")]
+    );
 }
 
 /// `cargo test -p linerate-engine --release a_year_of_30_hosts -- --ignored --nocapture`
@@ -387,6 +471,7 @@ fn a_cycle_of_light_probes_of_30_hosts() {
         stop: &false.into(),
         alerts: AlertQueue::default(),
         ended: false.into(),
+        clock: MeshClock::default(),
         log: &|_| {},
     };
     for cycle in 200..210 {

@@ -63,13 +63,13 @@ impl Archive {
         })
     }
 
-    /// Legs of a mesh that wait, so many at the most.
+    /// Legs of a mesh that wait, the newest first, so many at the most.
     ///
     /// # Errors
     /// Failures to read.
     pub fn unsent_mesh_legs(&self, mesh: &str, most: u32) -> Result<Vec<MeshLeg>, Error> {
         let which = "unsent = 1 AND mesh = ?1";
-        self.mesh_legs(which, "LIMIT ?2", params![mesh, most])
+        self.mesh_legs(which, "ORDER BY rowid DESC LIMIT ?2", params![mesh, most])
     }
 
     /// These wait no more, unless they have been replaced meanwhile.
@@ -95,9 +95,24 @@ impl Archive {
     /// # Errors
     /// Failures to read.
     pub fn mesh_cell(&self, cell: CellName<'_>, limit: u32) -> Result<Vec<MeshLeg>, Error> {
+        self.mesh_cell_until(cell, Nanos(u64::MAX), limit)
+    }
+
+    /// Those that began by then.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn mesh_cell_until(
+        &self,
+        cell: CellName<'_>,
+        until: Nanos,
+        limit: u32,
+    ) -> Result<Vec<MeshLeg>, Error> {
         let [mesh, test, src, dst] = cell;
         let [which, order] = OF_CELL.map(|part| part.replace('$', "?"));
-        self.mesh_legs(&which, &order, params![mesh, test, src, dst, limit])
+        let until = column(until.0 / 1_000_000);
+        let of = params![mesh, test, src, dst, until, limit];
+        self.mesh_legs(&which, &order, of)
     }
 
     /// The first legs of runs of a mesh since then that have this reason.

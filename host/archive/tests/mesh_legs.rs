@@ -56,6 +56,13 @@ fn a_cell_has_its_newest_legs_first() {
     let cell = archive.mesh_cell(["db", "bulk", "a", "c"], 4).unwrap();
     let expected: Vec<MeshLeg> = [27, 24, 21, 18].map(|n: usize| legs[n].clone()).to_vec();
     assert_eq!(cell, expected);
+    let [_, _, now, _] = [27, 24, 21, 18].map(|n: usize| legs[n].starts);
+    let of_now = archive.mesh_cell_until(["db", "bulk", "a", "c"], now, 2);
+    assert_eq!(
+        of_now.unwrap(),
+        expected[2..],
+        "none of a clock that was wrong"
+    );
     assert_eq!(archive.mesh_cell(["db", "bulk", "c", "a"], 4).unwrap(), []);
     assert_eq!(archive.mesh_cell(["db", "other", "a", "c"], 4).unwrap(), []);
 
@@ -183,7 +190,9 @@ fn rows_that_wait_are_shared_once() {
         ..leg(998, "x", "y", LegOutcome::Failed)
     };
     store_legs(&mut shared, &[hostile('\0')]).unwrap();
-    let there = shared.cells(["db", "bulk"], &[["x", "y"]], 9).unwrap();
+    let there = shared
+        .cells(["db", "bulk"], &[["x", "y"]], Nanos(u64::MAX), 9)
+        .unwrap();
     assert_eq!(there, [[hostile('\u{fffd}')]]);
 
     let names = ["a", "o'b", "\u{e4}\u{1d}"];
@@ -208,6 +217,7 @@ fn rows_that_wait_are_shared_once() {
     archive.store_mesh_legs(&[other], true).unwrap();
     let first = archive.unsent_mesh_legs("db", 100).unwrap();
     assert_eq!(first.len(), 100);
+    assert_eq!(first[0], legs[299], "the newest first");
     // Killed before it was noted: they are delivered again.
     store_legs(&mut shared, &first).unwrap();
     // One is replaced between.
@@ -236,10 +246,21 @@ fn rows_that_wait_are_shared_once() {
     assert_eq!(archive.unsent_mesh_legs("other", 9).unwrap().len(), 1);
     let rows = "SELECT count(*) FROM linerate.mesh_legs";
     assert_eq!(server.sql("meshes", rows), "301");
+    let by_then = legs[150].starts;
+    let there = shared.cells(["db", "bulk"], &pairs, by_then, 1).unwrap();
+    let here =
+        pairs.map(|[src, dst]| archive.mesh_cell_until(["db", "bulk", src, dst], by_then, 1));
+    assert_eq!(there, here.map(Result::unwrap));
+    assert_eq!(
+        there[0][0].starts, by_then,
+        "none of a clock that was wrong"
+    );
     let same = |archive: &Archive, limit| {
         // A standby or another host reads it.
         let mut reader = Postgres::open_to_read(&address, "a test").unwrap();
-        let there = reader.cells(["db", "bulk"], &pairs, limit).unwrap();
+        let there = reader
+            .cells(["db", "bulk"], &pairs, Nanos(u64::MAX), limit)
+            .unwrap();
         let here = pairs.map(|[src, dst]| archive.mesh_cell(["db", "bulk", src, dst], limit));
         assert_eq!(there, here.map(Result::unwrap));
         there.concat()

@@ -14,10 +14,10 @@ pub const LEG_COLUMNS: &str = "run, leg, mesh, test, src, dst, starts, span_ms, 
 /// A cell of a mesh by names: mesh, test, source, destination.
 pub type CellName<'a> = [&'a str; 4];
 
-/// The legs of a cell, from $1 on: its name, and how many at the most.
+/// The legs of a cell, from $1 on: its name, when they began at the latest, and how many at the most.
 pub const OF_CELL: [&str; 2] = [
-    "mesh = $1 AND test = $2 AND src = $3 AND dst = $4",
-    "ORDER BY starts DESC LIMIT $5",
+    "mesh = $1 AND test = $2 AND src = $3 AND dst = $4 AND starts <= $5",
+    "ORDER BY starts DESC LIMIT $6",
 ];
 
 /// Drops the good light probes of a cell that began in `[$5, $6)`, but for the first of each hour.
@@ -38,7 +38,7 @@ static CELLS: LazyLock<String> = LazyLock::new(|| {
         "SELECT l.* FROM unnest(string_to_array($3, chr(31)), string_to_array($4, chr(31))) AS cell (src, dst)
          CROSS JOIN LATERAL (
              SELECT {LEG_COLUMNS} FROM mesh_legs AS leg
-             WHERE mesh = $1 AND test = $2 AND leg.src = cell.src AND leg.dst = cell.dst {}
+             WHERE mesh = $1 AND test = $2 AND leg.src = cell.src AND leg.dst = cell.dst AND starts <= $5 {}
          ) AS l",
         OF_CELL[1]
     )
@@ -241,7 +241,7 @@ pub fn thin_legs(
 }
 
 impl Postgres {
-    /// The newest legs of each of these cells of a test, source and destination, the newest first.
+    /// The newest legs that began by then of each of these cells of a test, source and destination, the newest first.
     ///
     /// # Errors
     /// What the server does not do.
@@ -249,6 +249,7 @@ impl Postgres {
         &mut self,
         [mesh, test]: [&str; 2],
         cells: &[[&str; 2]],
+        until: Nanos,
         limit: u32,
     ) -> Result<Vec<Vec<MeshLeg>>, Error> {
         let list = |at: usize| -> String {
@@ -257,7 +258,8 @@ impl Postgres {
         };
         let [sources, destinations] = [list(0), list(1)];
         let names = [mesh, test, &sources, &destinations].map(text);
-        let values = [&names[..], &[integer(limit.into())]].concat();
+        let until = (until.0 / 1_000_000) as Milliseconds;
+        let values = [&names[..], &[integer(until), integer(limit.into())]].concat();
         let mut of_cell: BTreeMap<[String; 2], Vec<MeshLeg>> = BTreeMap::new();
         for leg in self.read_rows(&CELLS, &values, leg)? {
             let cell = [leg.src.clone(), leg.dst.clone()];

@@ -1,7 +1,7 @@
 //! What a plan takes: time, and bytes of hosts and links.
 
 use crate::light::lasts;
-use crate::plan::{period, planned, round_length};
+use crate::plan::{first_loud, period, planned, round_length};
 use crate::{GoodThreshold, HostPair, Mesh, MeshTest, light_rounds, rounds};
 use model::{BitRate, Bytes, Nanos, Workload};
 
@@ -163,6 +163,18 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
                 span(period),
                 span(takes)
             ));
+        }
+    } else {
+        let two_weeks = mesh.epoch + Nanos(14 * DAY.0);
+        for (_, test) in mesh.booked() {
+            let length = round_length(test);
+            if first_loud(&mesh.quiet, mesh.epoch, length, two_weeks).is_none() {
+                faults.push(format!(
+                    "the quiet spans never leave time for a round of the test '{}', which takes {}: shorten 'quiet' or 'time'",
+                    test.name,
+                    span(length)
+                ));
+            }
         }
     }
     for (host, load) in mesh.hosts.iter().zip(&hosts) {

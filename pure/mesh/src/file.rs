@@ -12,9 +12,13 @@ use model::{
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 use toml::Spanned;
 use toml::value::{Datetime, Offset};
+
+/// The port of an agent that names none.
+pub const AGENT_PORT: u16 = 5210;
 
 /// Longest file, in bytes: 2,000 hosts take some 200 KB.
 const LONGEST_FILE: usize = 4 << 20;
@@ -627,7 +631,7 @@ impl MeshText<'_> {
                     "write name[:port] or ssh:[user@]name",
                 ));
             }
-            if !agents.insert(agent.get_ref()) {
+            if !agents.insert(one_agent(agent.get_ref())) {
                 return Err(self.bad(
                     &table,
                     "agent",
@@ -1119,6 +1123,16 @@ pub(crate) fn sites(hosts: &[MeshHost]) -> Vec<&str> {
         }
     }
     sites
+}
+
+/// What an agent is compared by: its port may be left out.
+fn one_agent(agent: &str) -> String {
+    if agent.starts_with("ssh:") || agent.parse::<Ipv6Addr>().is_ok() {
+        return agent.to_owned();
+    }
+    let name = agent.strip_suffix(&format!(":{AGENT_PORT}"));
+    let name = name.unwrap_or(agent).trim_matches(['[', ']']);
+    name.to_ascii_lowercase()
 }
 
 /// A remedy for a name that is none of `known`.

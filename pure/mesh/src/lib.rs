@@ -24,12 +24,12 @@ pub use cell::{FEWEST_FOR_MEDIAN, WINDOW, fires, judge};
 pub use check::{HostLoad, LinkLoad, MeshCheck, TestLoad, check, span};
 pub use error::MeshError;
 pub use file::{
-    AlertWhen, GoodThreshold, HostPair, Mesh, MeshAlert, MeshHost, MeshLink, MeshTest, PairChoice,
-    parse_mesh,
+    AGENT_PORT, AlertWhen, GoodThreshold, HostPair, Mesh, MeshAlert, MeshHost, MeshLink, MeshTest,
+    PairChoice, parse_mesh,
 };
 pub use iso8601::{iso_duration, iso_moment};
 pub use light::{LightRound, LightTest, light_bytes_a_day, light_rounds, light_span, too_small};
-pub use plan::{PlannedRound, QuietSpan, first_loud, period, planned, round_length};
+pub use plan::{PlannedRound, QuietSpan, first_loud, next_round, period, planned, round_length};
 pub use psconfig::{LeftOut, PsconfigImport, THROUGHPUT_TIME, import_psconfig};
 pub use rounds::{MOST_HOSTS, circle, rounds};
 pub use rules::prometheus_rules;

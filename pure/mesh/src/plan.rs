@@ -142,6 +142,28 @@ pub fn planned(mesh: &Mesh, number: u64) -> Vec<PlannedRound> {
     plan
 }
 
+/// The next round from then on: its test, by index in [`Mesh::tests`], and its start. Of light probes where nothing is
+/// booked. `None`: for a week the quiet spans leave no time for one.
+pub fn next_round(mesh: &Mesh, now: Nanos) -> Option<(usize, Nanos)> {
+    let since = now.since(mesh.epoch).0;
+    let Some(shortest) = mesh.booked().map(|(_, test)| round_length(test)).min() else {
+        let cycles = mesh.tests.iter().map(|test| test.every.0);
+        let starts = cycles.map(|every| mesh.epoch + Nanos((since / every + 1) * every));
+        return starts.enumerate().min_by_key(|(_, starts)| *starts);
+    };
+    let period = period(mesh);
+    let first = since / period.0;
+    let mut periods = first..=first + (7 * DAY.0).div_ceil(period.0);
+    periods.find_map(|number| {
+        let begin = mesh.epoch + Nanos(number * period.0);
+        // All rounds of a period are planned only where there may be one.
+        first_loud(&mesh.quiet, begin, shortest, begin + period)?;
+        let rounds = planned(mesh, number).into_iter();
+        let mut begin = rounds.filter_map(|round| Some((round.test, round.starts?)));
+        begin.find(|(_, starts)| *starts >= now)
+    })
+}
+
 /// The first time from `from` on that has `length` outside of the quiet spans and before `end`.
 pub fn first_loud(quiet: &[QuietSpan], from: Nanos, length: Nanos, end: Nanos) -> Option<Nanos> {
     let mut starts = from;
@@ -160,7 +182,7 @@ pub fn first_loud(quiet: &[QuietSpan], from: Nanos, length: Nanos, end: Nanos) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse_mesh;
+    use crate::{check, parse_mesh};
 
     const MONDAY: u64 = 1_795_392_000; // 2026-11-23
 
@@ -226,6 +248,32 @@ mod tests {
             .map(|round| round.starts.is_some())
             .collect();
         assert_eq!(starts, [true, true, false]);
+    }
+
+    #[test]
+    fn the_next_round_and_plans_that_have_none() {
+        let test = "[[test]]\nname = \"b\"\nhosts = [\"*\"]\ntime = \"10s\"\nevery = \"1h\"\n";
+        let light = "[[test]]\nname = \"l\"\nkind = \"light\"\nhosts = [\"*\"]\n";
+        let week = mesh("\"Mon-Fri 07:00-18:00\"", &format!("{light}{test}"));
+        let second = Nanos::from_secs(1);
+        assert_eq!(next_round(&week, Nanos(0)), Some((1, at(0))));
+        assert_eq!(next_round(&week, at(1)), Some((1, at(1))));
+        // Three rounds of 28 s, and none in quiet hours.
+        let last = at(6) + Nanos::from_secs(56);
+        assert_eq!(next_round(&week, last), Some((1, last)));
+        assert_eq!(next_round(&week, last + second), Some((1, at(18))));
+        let minute = Nanos::from_secs(60);
+        let lights = mesh("", light);
+        assert_eq!(
+            next_round(&lights, at(0) + second),
+            Some((0, at(0) + minute))
+        );
+
+        assert_eq!(check(&week).faults, [""; 0]);
+        let never = mesh("\"Mon-Sun 00:00-24:00\"", test);
+        assert_eq!(next_round(&never, at(0)), None);
+        let fault = "the quiet spans never leave time for a round of the test 'b', which takes 28 s: shorten 'quiet' or 'time'";
+        assert_eq!(check(&never).faults, [fault]);
     }
 
     /// Of a cycle of three periods each has a third of the rounds, and in three periods each pair is once.

@@ -5,7 +5,7 @@ use crate::lookup::refused;
 use crate::prelude::*;
 use ::mesh::check;
 use engine::host::Host;
-use engine::mesh::{AlertQueue, MeshRun};
+use engine::mesh::{AlertQueue, MeshClock, MeshRun};
 use report::words::escape_sentence;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -60,6 +60,7 @@ impl MeshRunArgs {
             stop,
             alerts: AlertQueue::default(),
             ended: AtomicBool::new(false),
+            clock: MeshClock::default(),
             log: &|line| out::note(&format!("linerate: {}", escape_sentence(line))),
         };
         run.run()?;

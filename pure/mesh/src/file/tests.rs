@@ -84,6 +84,11 @@ fn complaints() {
             "db.toml:20: [[host]] 'db3': agent = \"db3.example\" is not possible; another host has it: one agent is one host",
         ),
         (
+            "ssh:me@db2.example",
+            "DB3.example:5210",
+            "db.toml:20: [[host]] 'db3': agent = \"db3.example\" is not possible; another host has it: one agent is one host",
+        ),
+        (
             "\"250GB\"",
             "\"250 cows\"",
             "db.toml:13: [[host]] 'db1': bytes_a_day = \"250 cows\" is not possible; '250 cows' is not an amount of data (like 65536, 64K, 8M, 1.5G)",

@@ -20,6 +20,9 @@ pub struct MeshChecked {
     /// What the rounds of a period take at most.
     #[serde(rename = "takes_ns")]
     pub takes: Nanos,
+    /// When the next round begins, since 1970-01-01 UTC; null: for a week the quiet spans leave no time for one.
+    #[serde(rename = "next_round_unix_ns")]
+    pub next_round: Option<Nanos>,
     /// Each test, in the order of the file.
     pub tests: Vec<CheckedTest>,
     /// Each host.
@@ -172,6 +175,7 @@ impl MeshChecked {
             mesh: mesh.to_owned(),
             period,
             takes,
+            next_round: None,
             tests: Vec::new(),
             hosts: Vec::new(),
             links: Vec::new(),
