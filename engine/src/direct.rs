@@ -372,14 +372,19 @@ impl Service {
             link.play(&mut run, &mut watchers, stop)
         };
         run.ended = how_ended(&outcome, &run.legs);
-        if run.ended == Ended::Interrupted && Instant::now() >= slot.ends {
-            let why = "its slot ended before it did".to_owned();
+        let too_long = Instant::now() >= slot.ends;
+        let too_long = too_long.then_some("its slot ended before it did");
+        if run.ended == Ended::Interrupted
+            && let Some(why) = slot.why_over().or(too_long)
+        {
+            let why = why.to_owned();
             run.ended = Ended::Failed { why };
         }
         if run.legs.is_empty() {
             record.discard();
             outcome?;
-            bail!("it was stopped before anything was measured");
+            let why = slot.why_over().unwrap_or("it was stopped");
+            bail!("{why} before anything was measured");
         }
         if let Some(warning) = record.finish(&run) {
             bail!("{}", warning.what);

@@ -152,7 +152,7 @@ impl HostCalendar {
         &self,
         slot: &str,
         keep: impl FnMut() -> Option<Duration> + Send + 'static,
-        lost: impl FnOnce() + Send + 'static,
+        lost: impl FnOnce(bool) + Send + 'static,
     ) -> Result<Option<SlotHold>> {
         let mut calendar = self.open()?;
         let now = now();
@@ -390,23 +390,27 @@ impl Renewal {
         })
     }
 
-    /// Of the slot of a coordinator, while `keep` has a time after which to look again; `lost` if somebody else
-    /// released it.
+    /// Of the slot of a coordinator, while `keep` has a time after which to look again; `lost` if it is over: whether
+    /// somebody else released it.
     fn of_slot(
         mut calendar: Lite,
         slot: String,
         mut keep: impl FnMut() -> Option<Duration> + Send + 'static,
-        lost: impl FnOnce() + Send + 'static,
+        lost: impl FnOnce(bool) + Send + 'static,
     ) -> Result<Renewal> {
         Renewal::run(move |stopped| {
+            let mut expires = now() + TTL;
             while let Some(look) = keep() {
                 let look = look.min(RENEW_EVERY);
                 let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(look) else {
                     break;
                 };
                 let now = now();
-                if let Ok(false) = calendar.extend(now, &slot, now + TTL) {
-                    return lost();
+                match calendar.extend(now, &slot, now + TTL) {
+                    Ok(true) => expires = now + TTL,
+                    Ok(false) => return lost(now < expires),
+                    // Tried again, as long as it has not expired.
+                    Err(_) => {}
                 }
             }
             let _ = calendar.release(now(), &slot);

@@ -64,13 +64,11 @@ pub fn serve(
                 .sender
                 .close("it is shutting down; measure again when it is back");
         }
-        if session
-            .peer
-            .slot
-            .as_ref()
-            .is_some_and(|slot| slot.left().is_zero())
+        if let Some(slot) = session.peer.slot.as_ref()
+            && slot.left().is_zero()
         {
-            session.sender.close("its slot is over");
+            let why = slot.why_over().unwrap_or("its slot is over");
+            session.sender.close(why);
         }
         if session.legs.values().any(|leg| !leg.thread.is_finished()) {
             session.tuning.goes_on();

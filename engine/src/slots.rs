@@ -65,6 +65,8 @@ pub struct DirectSlot {
     used: AtomicBool,
     /// Ends what runs in it.
     pub over: AtomicBool,
+    /// Somebody released it on this host.
+    released: AtomicBool,
 }
 
 impl DirectSlot {
@@ -83,6 +85,12 @@ impl DirectSlot {
     /// Whether it has begun.
     pub fn has_begun(&self) -> bool {
         self.confirmed.load(Ordering::Relaxed) && self.starts <= Instant::now()
+    }
+
+    /// Why it is over before its end, where that is known.
+    pub fn why_over(&self) -> Option<&'static str> {
+        let was_released = self.released.load(Ordering::Relaxed);
+        was_released.then_some("its slot was released on that host")
     }
 
     /// How much of it is left.
@@ -197,7 +205,10 @@ impl SlotBook {
         if order.role != SlotRole::Light {
             // The calendar refuses overlap: somebody has released these on this host.
             self.remove(&mut entries, |BookedSlot { slot: other, .. }| {
-                other.role != SlotRole::Light && other.starts < ends && other.ends > starts
+                let overlaps = other.starts < ends && other.ends > starts;
+                let is_gone = other.role != SlotRole::Light && overlaps;
+                other.released.fetch_or(is_gone, Ordering::Relaxed);
+                is_gone
             });
         }
         let entry = BookedSlot {
@@ -213,6 +224,7 @@ impl SlotBook {
                 confirmed: AtomicBool::new(false),
                 used: AtomicBool::new(false),
                 over: AtomicBool::new(false),
+                released: AtomicBool::new(false),
             }),
             held_until: now + Duration::from(ttl),
             hold: None,
@@ -255,7 +267,10 @@ impl SlotBook {
             }
             Some(left)
         };
-        let lost = move || lost.over.store(true, Ordering::Relaxed);
+        let lost = move |was_released| {
+            lost.released.store(was_released, Ordering::Relaxed);
+            lost.over.store(true, Ordering::Relaxed);
+        };
         match self.calendar.keep_slot(name, keep, lost) {
             Ok(Some(hold)) => {
                 entry.hold = Some(hold);

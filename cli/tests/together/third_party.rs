@@ -496,7 +496,14 @@ fn a_source_is_let_in_once_in_its_slot_until_its_end() {
     let mut client = Client::of(&destination, &source.home);
     agent.done(DirectRequest::Release { slot: slot(3) });
     assert_eq!(client.control.wait_for(&["bye"])["why"], "its slot is over");
-    // So does one whose coordinator is trusted no longer.
+    // One that somebody releases on the host says so.
+    agent.book(5, Nanos::from_secs(600), key, SlotRole::Destination);
+    let mut client = Client::of(&destination, &source.home);
+    let released = run(&mut destination.home.linerate(&["calendar", "release"]));
+    assert!(released.status.success(), "{}", stderr(&released));
+    let bye = client.control.wait_for(&["bye"]);
+    assert_eq!(bye["why"], "its slot was released on that host");
+    // One whose coordinator is trusted no longer ends it as well.
     agent.book(4, Nanos::from_secs(600), key, SlotRole::Destination);
     let mut client = Client::of(&destination, &source.home);
     let out =

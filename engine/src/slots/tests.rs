@@ -114,6 +114,7 @@ fn a_slot_ends_early_unconfirmed_or_unused() {
         confirmed: AtomicBool::new(confirmed),
         used: AtomicBool::new(used),
         over: AtomicBool::new(false),
+        released: AtomicBool::new(false),
     };
     let until = |confirmed, used, starts, ends| slot(confirmed, used, starts, ends).until(after(7));
     assert_eq!(until(false, false, 10, 100), after(7));
@@ -280,6 +281,8 @@ fn a_slot_that_was_released_on_its_host_gives_way_to_the_next_one() {
     hold(&second).unwrap();
     book.confirm(by, &second).unwrap();
     assert_eq!(running.left(), Duration::ZERO);
+    let why = "its slot was released on that host";
+    assert_eq!(running.why_over(), Some(why));
     assert_eq!(book.enter(&peer).unwrap().name, second);
     calendar.release(None).unwrap();
     // Not used yet.
