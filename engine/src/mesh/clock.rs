@@ -21,9 +21,9 @@ pub(super) trait TimeSource: Send + Sync {
 }
 
 /// The clocks of this host.
-struct HostTime(Instant);
+struct SystemClocks(Instant);
 
-impl TimeSource for HostTime {
+impl TimeSource for SystemClocks {
     fn wall(&self) -> Nanos {
         unix_time()
     }
@@ -52,7 +52,7 @@ struct SeenClock {
 
 impl Default for MeshClock {
     fn default() -> MeshClock {
-        MeshClock::of(Box::new(HostTime(Instant::now())))
+        MeshClock::of(Box::new(SystemClocks(Instant::now())))
     }
 }
 
