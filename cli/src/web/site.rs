@@ -223,7 +223,7 @@ impl Site {
             format!("{of}&src={src}&dst={dst}")
         };
         let meshes = self.grid_links(Some(mesh));
-        Ok(report::pages::grid_among(&grid, &meshes, cell, |test| {
+        Ok(report::pages::grid(&grid, &meshes, cell, |test| {
             of_test("grid.html", mesh, test)
         }))
     }

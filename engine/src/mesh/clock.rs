@@ -45,7 +45,7 @@ pub struct MeshClock {
 
 #[derive(Default)]
 struct SeenClock {
-    /// Of the wall clock from the monotonic clock.
+    /// The wall clock less the monotonic clock.
     offset: Option<i128>,
     steps: u64,
 }

@@ -399,7 +399,7 @@ fn a_year_of_30_hosts() {
         let begin = Instant::now();
         let grid = grid(&mut legs(), &mesh, test, Nanos::from_secs(START)).unwrap();
         let read = begin.elapsed();
-        let page = report::pages::grid(&grid, |a, b| format!("{a}{b}"), str::to_owned);
+        let page = report::pages::grid(&grid, &[], |a, b| format!("{a}{b}"), str::to_owned);
         println!(
             "grid: read in {read:?}, with its page of {} KB {:?}",
             page.len() / 1000,

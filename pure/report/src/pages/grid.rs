@@ -149,17 +149,9 @@ impl MeshGrid {
 /// Reasons below the grid of a page.
 const MOST_REASONS: usize = 200;
 
-/// The page of a grid. The links have the address of the page of a cell, by source and destination, and of another test.
+/// The page of a grid, with names and addresses of the grids of other meshes. The links have the address of the page of a cell,
+/// by source and destination, and of another test.
 pub fn grid(
-    grid: &MeshGrid,
-    cell_link: impl Fn(&str, &str) -> String,
-    test_link: impl Fn(&str) -> String,
-) -> String {
-    grid_among(grid, &[], cell_link, test_link)
-}
-
-/// The same with names and addresses of the grids of other meshes.
-pub fn grid_among(
     grid: &MeshGrid,
     meshes: &[(String, String)],
     cell_link: impl Fn(&str, &str) -> String,
@@ -393,7 +385,7 @@ db1 to db0: low, 10.2 ms, 5.0 % lost, MTU 1500 (0 min ago)
 db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
 "
         );
-        let page = super::grid(&grid, |_, _| String::new(), str::to_owned);
+        let page = super::grid(&grid, &[], |_, _| String::new(), str::to_owned);
         for part in [
             "<td class=\"low\"><a href=\"\" title=\"low, 10.2 ms, 5.0 % lost, MTU 1500 (0 min ago)\">10.2msL+</a></td>",
             "+ beside another test of a host",
@@ -421,7 +413,7 @@ db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
     \\u{1b}[2J<b> (0 min to 3 h ago)
 "
         );
-        let page = super::grid(&grid, |_, _| String::new(), str::to_owned);
+        let page = super::grid(&grid, &[], |_, _| String::new(), str::to_owned);
         assert_eq!(page.matches("<li>").count(), 1, "{page}");
         assert_eq!(page.matches(" to db").count(), 6, "{page}");
         let many = |n: u64| leg(LegOutcome::Low, Some(n * 1_000_000), 0);
@@ -452,6 +444,7 @@ db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
     fn a_grid_as_a_page() {
         let page = grid(
             &of(3),
+            &[],
             |src, dst| format!("/cell.html?src={src}&dst={dst}"),
             |test| format!("/grid.html?test={test}"),
         );
