@@ -339,7 +339,7 @@ fn copies_and_the_path_mtu_of_a_pair() {
     let grid = stdout(&run(&mut coordinator.linerate(grid)));
     assert!(grid.starts_with("mesh m, test mtu: path MTU, "), "{grid}");
     assert!(
-        grid.contains("a to b: low, 1400 bytes: packets of 1500 bytes do not pass"),
+        grid.contains("a to b; b to a: low, 1400 bytes: packets of 1500 bytes do not pass"),
         "{grid}"
     );
 }
