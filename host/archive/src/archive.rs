@@ -11,6 +11,7 @@ use crate::samples::End;
 use crate::schema;
 use crate::{Error, NamedDocument, Traces};
 use model::{BitRate, Bytes, Direction, Leg, Nanos, Run, RunId, Sample, Side};
+use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior,
@@ -212,6 +213,11 @@ impl Archive {
     }
 
     fn ready(path: &Path, opened: rusqlite::Result<Connection>) -> Result<Archive, Error> {
+        // A statement keeps its plan: SQLite would make one for each value that is compared with a column.
+        let opened = opened.and_then(|db| {
+            db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+            Ok(db)
+        });
         let mut db = opened.map_err(|source| Error::sql(path, "open it", source))?;
         schema::prepare(&mut db, path)?;
         Ok(Archive {
