@@ -826,6 +826,18 @@ mod tests {
         assert_eq!((none.came, none.rtt_min, none.largest), (0, None, None));
     }
 
+    fn held_for_light(slot: &str) -> crate::slots::SlotOrder<'_> {
+        crate::slots::SlotOrder {
+            slot,
+            after: Nanos(0),
+            span: Nanos::from_secs(60),
+            ttl: Nanos::from_secs(60),
+            peer: None,
+            role: wire::control::direct::SlotRole::Light,
+            files: false,
+        }
+    }
+
     /// Has this done with a sender to one host.
     fn sending<T>(act: impl FnOnce(&mut LightSender<'_>) -> T) -> T {
         let directory = crate::testing::TempDir::new();
@@ -834,18 +846,9 @@ mod tests {
         let peer = Peer::at_a_pipe(HERE, None);
         let by = NodeId::new([1; 32]);
         let name = "0".repeat(32);
-        let order = crate::slots::SlotOrder {
-            slot: &name,
-            after: Nanos(0),
-            span: Nanos::from_secs(60),
-            ttl: Nanos::from_secs(60),
-            peer: None,
-            role: wire::control::direct::SlotRole::Light,
-            files: false,
-        };
         let answering = peer.light_use(Nanos(0)).ok();
         slots
-            .hold(by, "coordinator", &order, answering)
+            .hold(by, "coordinator", &held_for_light(&name), answering)
             .ok()
             .unwrap();
         slots.confirm(by, &name).unwrap();
@@ -994,18 +997,9 @@ mod tests {
         let by = NodeId::new([1; 32]);
         let held = |number: u32| {
             let name = format!("{number:032x}");
-            let order = crate::slots::SlotOrder {
-                slot: &name,
-                after: Nanos(0),
-                span: Nanos::from_secs(60),
-                ttl: Nanos::from_secs(60),
-                peer: None,
-                role: wire::control::direct::SlotRole::Light,
-                files: false,
-            };
             let light_use = peer.light_use(Nanos(0)).ok();
             let port = slots
-                .hold(by, "coordinator", &order, light_use)
+                .hold(by, "coordinator", &held_for_light(&name), light_use)
                 .ok()
                 .unwrap();
             slots.confirm(by, &name).unwrap();

@@ -204,12 +204,12 @@ impl SlotBook {
         let ends = starts + Duration::from(span);
         if order.role != SlotRole::Light {
             // The calendar refuses overlap: somebody has released these on this host.
-            self.remove(&mut entries, |BookedSlot { slot: other, .. }| {
-                let overlaps = other.starts < ends && other.ends > starts;
-                let is_gone = other.role != SlotRole::Light && overlaps;
-                other.released.fetch_or(is_gone, Ordering::Relaxed);
-                is_gone
-            });
+            let is_gone = |BookedSlot { slot: other, .. }: &BookedSlot| {
+                other.role != SlotRole::Light && other.starts < ends && other.ends > starts
+            };
+            let gone = entries.values().filter(|entry| is_gone(entry));
+            gone.for_each(|entry| entry.slot.released.store(true, Ordering::Relaxed));
+            self.remove(&mut entries, is_gone);
         }
         let entry = BookedSlot {
             slot: Arc::new(DirectSlot {

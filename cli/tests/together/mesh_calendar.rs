@@ -343,7 +343,7 @@ fn outlives_its_coordinator_by_a_ttl(place: &str, open: &dyn Fn(&Path) -> Box<dy
     wait("it is renewed", &|| {
         expires(&booked().unwrap()) >= expires(&first) + 9_000
     });
-    // The calendar takes the time from whoever uses it.
+    // The calendar takes the time from its caller.
     let other = |now: i64| SlotRequest {
         slot: "other".to_owned(),
         starts: now,

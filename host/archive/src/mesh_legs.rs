@@ -5,6 +5,7 @@ use crate::{Archive, Error};
 use calendar::{CellName, LEG_COLUMNS, OF_CELL, THIN_LEGS, leg, leg_table, leg_values, store_leg};
 use model::{Bytes, MeshLeg, Nanos};
 use rusqlite::{params, params_from_iter};
+use std::sync::LazyLock;
 
 /// The table. Its rows are those of [`calendar::leg_table`], and wait for the PostgreSQL that coordinators share while
 /// they are `unsent`, which is no part of their checksum.
@@ -69,7 +70,8 @@ impl Archive {
     /// Failures to read.
     pub fn unsent_mesh_legs(&self, mesh: &str, most: u32) -> Result<Vec<MeshLeg>, Error> {
         let which = "unsent = 1 AND mesh = ?1";
-        self.mesh_legs(which, "ORDER BY rowid DESC LIMIT ?2", params![mesh, most])
+        let sql = select(which, "ORDER BY rowid DESC LIMIT ?2");
+        self.mesh_legs(&sql, params![mesh, most])
     }
 
     /// These wait no more, unless they have been replaced meanwhile.
@@ -109,10 +111,9 @@ impl Archive {
         limit: u32,
     ) -> Result<Vec<MeshLeg>, Error> {
         let [mesh, test, src, dst] = cell;
-        let [which, order] = OF_CELL.map(|part| part.replace('$', "?"));
         let until = column(until.0 / 1_000_000);
         let of = params![mesh, test, src, dst, until, limit];
-        self.mesh_legs(&which, &order, of)
+        self.mesh_legs(&CELL, of)
     }
 
     /// The first legs of runs of a mesh since then that have this reason.
@@ -121,8 +122,10 @@ impl Archive {
     /// Failures to read.
     pub fn mesh_pending(&self, mesh: &str, why: &str, since: Nanos) -> Result<Vec<MeshLeg>, Error> {
         self.mesh_legs(
-            "starts >= ?3 AND mesh = ?1 AND packets IS NULL AND why = ?2 AND leg = 0",
-            "",
+            &select(
+                "starts >= ?3 AND mesh = ?1 AND packets IS NULL AND why = ?2 AND leg = 0",
+                "",
+            ),
             params![mesh, why, column(since.0 / 1_000_000)],
         )
     }
@@ -133,19 +136,12 @@ impl Archive {
     /// Failures to read.
     pub fn mesh_leg(&self, run: &str, leg: usize) -> Result<Option<MeshLeg>, Error> {
         Ok(self
-            .mesh_legs("run = ?1 AND leg = ?2", "", params![run, leg])?
+            .mesh_legs(&select("run = ?1 AND leg = ?2", ""), params![run, leg])?
             .pop())
     }
 
-    fn mesh_legs(
-        &self,
-        which: &str,
-        order: &str,
-        of: impl rusqlite::Params,
-    ) -> Result<Vec<MeshLeg>, Error> {
-        let whole = whole(LEG_COLUMNS);
-        let sql = format!("SELECT {LEG_COLUMNS} FROM mesh_legs WHERE {which} AND {whole} {order}");
-        self.rows("read the legs of a mesh", &sql, of, |row| leg(row))
+    fn mesh_legs(&self, sql: &str, of: impl rusqlite::Params) -> Result<Vec<MeshLeg>, Error> {
+        self.rows("read the legs of a mesh", sql, of, |row| leg(row))
     }
 
     /// Drops good light probes of these cells that began in `[from, until)`, but for the first of each hour.
@@ -178,6 +174,17 @@ impl Archive {
         let sums = self.rows("read the legs of a mesh", sql, of, |row| unsigned(row, 0))?;
         Ok(Bytes(sums.into_iter().flatten().sum()))
     }
+}
+
+/// Made once: a grid reads each of its cells by it.
+static CELL: LazyLock<String> = LazyLock::new(|| {
+    let [which, order] = OF_CELL.map(|part| part.replace('$', "?"));
+    select(&which, &order)
+});
+
+fn select(which: &str, order: &str) -> String {
+    let whole = whole(LEG_COLUMNS);
+    format!("SELECT {LEG_COLUMNS} FROM mesh_legs WHERE {which} AND {whole} {order}")
 }
 
 /// The checksum of what [`leg_values`] gives to a statement.
