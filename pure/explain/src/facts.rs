@@ -260,6 +260,9 @@ impl Rhythm {
 pub(crate) struct SendClock {
     pub by_ack: u32,
     pub by_itself: u32,
+    /// Half the span from the first to the last decile of the time from one burst to the next, by its median; of the latest
+    /// bursts, if acknowledgements do not let them go.
+    pub spread: Option<f64>,
 }
 
 impl SendClock {

@@ -801,6 +801,7 @@ fn shares_of_delays_pauses_and_bursts() {
     let clock = SendClock {
         by_ack: 3,
         by_itself: 4,
+        ..SendClock::default()
     };
     assert_eq!(clock.bursts(), 7);
     let mut pauses = Pauses::default();

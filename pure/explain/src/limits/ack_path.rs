@@ -5,7 +5,7 @@
 //! a queue that loses no data may be either: this is named behind the rate of the path.
 
 use super::{Candidate, Key, bottleneck_rate};
-use crate::facts::{FEWEST_LOST, Facts, QUEUE, ReverseQueueing};
+use crate::facts::{Facts, QUEUE, ReverseQueueing};
 use model::Nanos;
 use model::finding::{Confidence, Evidence};
 
@@ -35,8 +35,8 @@ fn shown(facts: &Facts) -> Option<Candidate> {
     let evidence = facts.evidence(Key::AckQueueingDelay, way.delay);
     let bound = way.all.0 as f64 * ReverseQueueing::MOST;
     // At the receiver a sender that waits before it sends lengthens the same round trip. What marks or loses data is full as
-    // well, as a rule.
-    let passes = facts.marked == 0 && facts.lost() < FEWEST_LOST;
+    // well, as a rule: one loss is enough, for a queue that is kept short drops single segments.
+    let passes = facts.marked == 0 && facts.lost() == 0;
     let alone = way.share() >= NEARLY_ALL && passes;
     let confidence = match alone && !facts.is_seen_from_afar() {
         true => Confidence::Likely,
@@ -102,8 +102,7 @@ mod tests {
         assert_eq!(queued(Source::Trace, 18, [0, 0]), likely);
         assert_eq!(queued(Source::Trace, 12, [0, 0]), possible);
         assert_eq!(queued(Source::Trace, 18, [9, 0]), possible);
-        assert_eq!(queued(Source::Trace, 18, [0, FEWEST_LOST - 1]), likely);
-        assert_eq!(queued(Source::Trace, 18, [0, FEWEST_LOST]), possible);
+        assert_eq!(queued(Source::Trace, 18, [0, 1]), possible);
         assert_eq!(queued(Source::CaptureAtReceiver, 18, [0, 0]), possible);
         assert_eq!(queued(Source::Trace, 8, [0, 0]), None);
     }
