@@ -385,6 +385,9 @@ fn conclude(
                     false => fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds),
                 };
             }
+            if names.is_empty() && largest(most) == Some(Limit::CongestionWindow) {
+                names = fitting(limits::BEHIND_A_GROWING_WINDOW, &kinds);
+            }
             // A buffer that is full again and again has a reader that is slower than the path, which is full in between.
             let closed = time_of(shares, |limit| limit == Limit::ZeroWindow);
             if closed.0 as f64 >= transfer.0 as f64 * HELD

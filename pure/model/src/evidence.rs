@@ -101,6 +101,8 @@ keys! {
     CwndRange: Bytes, "range of the congestion window", <= "it never moves";
     /// Congestion window by the bandwidth-delay product of goodput and shortest RTT.
     CwndOverBdp: Ratio, "congestion window by the BDP", >= "the window has room";
+    /// Congestion window, or what was in flight, in the last fifth of the time behind the last loss by that in the first fifth.
+    WindowSinceLoss: Ratio, "window at the end by that behind the last loss", >= "it grew all the time";
     /// Congestion control of the sender.
     CongestionControl: Name, Settings, "congestion control";
     /// Congestion window before it was reduced.

@@ -6,7 +6,7 @@
 
 use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, bucket, experiment, policer, random_loss};
-use crate::facts::{BucketFit, Facts, LostSegment};
+use crate::facts::{BucketFit, FEWEST_LOST, Facts, LostSegment, SenderInterval};
 use model::finding::{Confidence, Evidence};
 use model::stats::{median, percentile};
 
@@ -24,6 +24,13 @@ const ANY_WINDOW: f64 = 0.20;
 const DELAYS: f64 = 0.5;
 /// Segments in flight at losses, median, below which their number is no evidence.
 const FEWEST_OUT: f64 = 4.0;
+
+/// Window at the end by that behind the last loss, and the part of the transfer in between, from which it is still smaller than
+/// the path allows.
+const GROWN: f64 = 1.5;
+const GROWS: f64 = 0.5;
+/// Readings in each fifth of this time.
+const FEWEST_READINGS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossPattern {
@@ -62,6 +69,34 @@ pub(crate) fn pattern(facts: &Facts) -> LossPattern {
         Some(s) if s > ANY_WINDOW => LossPattern::Anywhere,
         _ => LossPattern::Unknown,
     }
+}
+
+/// Too few losses for a pattern, early, and none since; the window has grown all the time since then (by a segment in a round trip:
+/// RFC 5681, 3.1). What a path of a long round trip loses in slow start costs the whole transfer.
+pub(super) fn still_costs(facts: &Facts) -> Option<Vec<Evidence>> {
+    let few = (1..FEWEST_LOST).contains(&facts.lost()) && facts.marked == 0 && !facts.is_bbr();
+    let last = facts.losses.last().filter(|_| few)?.at;
+    let since = facts.readings.partition_point(|r| r.from <= last);
+    let (since, grown) = (&facts.readings[since..], facts.span.since(last));
+    let fifth = since.len() / 5;
+    if fifth < FEWEST_READINGS || (grown.0 as f64) < GROWS * facts.span.0 as f64 {
+        return None;
+    }
+    let window = |of: &[SenderInterval]| median(of.iter().map(|r| r.cwnd as f64));
+    let (first, end) = (
+        window(&since[..fifth])?,
+        window(&since[since.len() - fifth..])?,
+    );
+    let ratio = end / first.max(1.0);
+    (ratio >= GROWN && !facts.queue_at_loss(random_loss::QUEUE)).then(|| {
+        let ratio = facts.evidence(Key::WindowSinceLoss, ratio);
+        vec![facts.retransmissions(), ratio.at_least(GROWN)]
+    })
+}
+
+/// Slow start doubles the burst in each round trip.
+pub(crate) fn fits_early(facts: &Facts) -> Option<Candidate> {
+    Some(advised(facts, Confidence::Possible, still_costs(facts)?))
 }
 
 /// The first loss of each round trip: the others are of the same event.
@@ -141,19 +176,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let delays = |b: &BucketFit| delay.0 as f64 >= b.delay().0 as f64 * DELAYS;
     let stands = facts.bucket.as_ref().is_some_and(delays);
     let sure = pattern == LossPattern::Bursts && clear && again && !stands;
-    let candidate = Candidate::new(
-        if sure {
-            Confidence::Likely
-        } else {
-            Confidence::Possible
-        },
-        random_loss::no_queue(facts, at_loss),
-    )
-    .try_out(
-        experiment::paced(facts, false).map(|rate| format!("pacing={}", rate.0)),
-        "pace the sender, so that it sends no burst at the speed of its link",
-    )
-    .advise("a deeper buffer where the fast link meets the slow one");
+    let confidence = match sure {
+        true => Confidence::Likely,
+        false => Confidence::Possible,
+    };
+    let candidate = advised(facts, confidence, random_loss::no_queue(facts, at_loss));
     let rank = match (loss_runs::pattern(facts), pattern) {
         (LossRuns::Together, _) => 1,
         (LossRuns::OneByOne, _) | (_, LossPattern::Anywhere) => 2,
@@ -163,11 +190,62 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     Some(candidate.ranked(rank))
 }
 
+fn advised(facts: &Facts, confidence: Confidence, evidence: Vec<Evidence>) -> Candidate {
+    Candidate::new(confidence, evidence)
+        .try_out(
+            experiment::paced(facts, false).map(|rate| format!("pacing={}", rate.0)),
+            "pace the sender, so that it sends no burst at the speed of its link",
+        )
+        .advise("a deeper buffer where the fast link meets the slow one")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use model::Nanos;
     use model::finding::Source;
+
+    /// Ten seconds at a window that begins with 10 segments and grows by so many each tenth of a second, from the loss in `at`.
+    fn lost_once(at_ms: u64, lost: u64, grows: u64, change: fn(&mut Facts)) -> bool {
+        let mut facts = Facts::new(Source::Trace);
+        (facts.mss, facts.segments, facts.retransmitted) = (1000, 4_000, lost);
+        (facts.min_rtt, facts.span) = (Some(Nanos::from_millis(100)), Nanos::from_secs(10));
+        facts.losses = vec![LostSegment {
+            at: Nanos::from_millis(at_ms),
+            srtt: Nanos::from_millis(101),
+            ..LostSegment::default()
+        }];
+        for n in 0..100 {
+            let since = (n * 100u64).saturating_sub(at_ms) / 100;
+            facts.read(SenderInterval {
+                from: Nanos::from_millis(n * 100),
+                to: Nanos::from_millis(n * 100 + 100),
+                srtt: Nanos::from_millis(101),
+                cwnd: 1000 * (10 + grows * since),
+                ..SenderInterval::default()
+            });
+        }
+        change(&mut facts);
+        let fits = [fits_early(&facts), random_loss::fits_early(&facts)].map(|f| f.is_some());
+        assert_eq!(fits[0], fits[1]);
+        fits[0]
+    }
+
+    #[test]
+    fn one_early_loss_costs_the_whole_transfer_if_the_window_has_grown_ever_since() {
+        assert!(lost_once(500, 1, 1, |_| ()));
+        assert!(lost_once(500, FEWEST_LOST - 1, 1, |_| ()));
+        assert!(!lost_once(500, FEWEST_LOST, 1, |_| ()), "a pattern shows");
+        assert!(!lost_once(500, 0, 1, |_| ()), "none was lost");
+        assert!(!lost_once(500, 1, 0, |_| ()), "a window that stands");
+        assert!(lost_once(4900, 1, 1, |_| ()));
+        assert!(!lost_once(5100, 1, 1, |_| ()), "late");
+        let bbr = |f: &mut Facts| f.congestion = Some("bbr".to_owned());
+        assert!(!lost_once(500, 1, 1, bbr), "it does not yield");
+        assert!(!lost_once(500, 1, 1, |f| f.marked = 1));
+        let queued = |f: &mut Facts| f.losses[0].srtt = Nanos::from_millis(200);
+        assert!(!lost_once(500, 1, 1, queued), "a queue had filled");
+    }
 
     #[test]
     fn a_queue_with_exceptions_is_at_most_possible() {

@@ -207,6 +207,12 @@ pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
     (Limit::ReceiveWindow, receive_window::fits_unscaled),
 ];
 
+/// What can lie behind a full congestion window that grows all the time.
+pub(crate) const BEHIND_A_GROWING_WINDOW: &[(Limit, Fits)] = &[
+    (Limit::BurstLoss, burst_loss::fits_early),
+    (Limit::RandomLoss, random_loss::fits_early),
+];
+
 /// What can lie behind a full receive window or a zero window.
 pub(crate) const BEHIND_THE_RECEIVER: &[(Limit, Fits)] =
     &[(Limit::ReadingApplication, reading_application::fits)];

@@ -54,15 +54,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     } else {
         Confidence::Possible
     };
-    let candidate = Candidate::new(confidence, evidence)
-        .advise(
-            "find the link that loses: error counters of both devices and of the switches between; a cable whose \
-             ends disagree on duplex loses like this too",
-        )
-        .change(
-            "congestion=bbr",
-            "a congestion control that does not take every loss for congestion",
-        );
+    let candidate = advised(confidence, evidence);
     Some(if clear {
         candidate
     } else {
@@ -73,6 +65,24 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
             _ => 1,
         })
     })
+}
+
+/// See [`burst_loss::still_costs`].
+pub(crate) fn fits_early(facts: &Facts) -> Option<Candidate> {
+    let evidence = burst_loss::still_costs(facts)?;
+    Some(advised(Confidence::Possible, evidence))
+}
+
+fn advised(confidence: Confidence, evidence: Vec<Evidence>) -> Candidate {
+    Candidate::new(confidence, evidence)
+        .advise(
+            "find the link that loses: error counters of both devices and of the switches between; a cable whose \
+             ends disagree on duplex loses like this too",
+        )
+        .change(
+            "congestion=bbr",
+            "a congestion control that does not take every loss for congestion",
+        )
 }
 
 /// What the loss alone explains, and what else would give.

@@ -405,7 +405,7 @@ fn a_clock_of_its_own_lets_fifty_bursts_go_and_nine_of_ten() {
     assert_eq!(clocked(5, 45, 4, false), [true, true]);
     assert_eq!(clocked(5, 45, 5, false), [true, false], "five lost");
     assert_eq!(clocked(5, 45, 0, true), [true, false], "not at one rate");
-    // Behind acknowledgements by chance, each of them.
+    // Each behind an acknowledgement that did not let it go.
     let even = |spread| {
         let mut facts = steady(100);
         facts.send_clock = Some(SendClock {
