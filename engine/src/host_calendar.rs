@@ -8,8 +8,11 @@ use calendar::{Calendar, Lite, Milliseconds, SlotRequest};
 use report::words::utc;
 use serde::Serialize;
 
-/// The one resource: a leg takes a unit of it.
+/// A leg takes a unit of it.
 const HOST: &str = "host";
+
+/// Who has the whole host has this beside all units of it, however many there are.
+const WHOLE: &str = "whole";
 
 /// Its units where no server has set them: the default of `linerate serve --clients`.
 const UNITS: u32 = 4;
@@ -98,7 +101,7 @@ impl HostCalendar {
                 expires: None,
                 who: who.to_owned(),
                 what: what.to_owned(),
-                resources: vec![HOST.to_owned()],
+                resources: [HOST, WHOLE].map(str::to_owned).to_vec(),
             };
             if calendar.take_whole(now, &wanted)? {
                 let mut slots = HostSlot::all(&mut calendar)?.into_iter();
@@ -128,7 +131,7 @@ impl HostCalendar {
             expires: Some(now + milliseconds(ttl).max(1)),
             who: who.to_owned(),
             what: what.to_owned(),
-            resources: vec![HOST.to_owned()],
+            resources: [HOST, WHOLE].map(str::to_owned).to_vec(),
         };
         if calendar.take_whole(now, &wanted)? {
             return Ok(Ok(()));
@@ -199,8 +202,10 @@ impl HostCalendar {
     fn open(&self) -> Result<Lite> {
         let path = self.0.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
         let mut calendar = Lite::open(path)?;
-        if calendar.units(HOST)? == 0 {
-            calendar.set_units(now(), HOST, UNITS)?;
+        for (resource, units) in [(HOST, UNITS), (WHOLE, 1)] {
+            if calendar.units(resource)? == 0 {
+                calendar.set_units(now(), resource, units)?;
+            }
         }
         Ok(calendar)
     }
@@ -246,7 +251,7 @@ impl HostSlot {
         let slots = bookings.chunk_by(|a, b| a.slot == b.slot);
         let slots = slots.map(|units| HostSlot {
             slot: units[0].slot.clone(),
-            held: units.len() == UNITS as usize,
+            held: units.iter().any(|unit| unit.resource == WHOLE),
             starts: moment(units[0].starts),
             ends: moment(units[0].ends),
             who: units[0].who.clone(),
@@ -568,7 +573,7 @@ mod tests {
             expires: None,
             who: "root".to_owned(),
             what: "maintenance".to_owned(),
-            resources: vec![HOST.to_owned()],
+            resources: [HOST, WHOLE].map(str::to_owned).to_vec(),
         };
         let mut db = calendar.open().unwrap();
         assert!(db.take_whole(now(), &held).unwrap());
@@ -592,6 +597,206 @@ mod tests {
         assert!(wait(Instant::now(), &go_on).starts_with("this host is busy: it is held"));
         let later = Instant::now() + BUSY_FOR;
         assert_eq!(wait(later, &stop), "stopped before the load began");
+    }
+
+    fn slot(starts: u64, ends: u64) -> HostSlot {
+        HostSlot {
+            slot: String::new(),
+            held: true,
+            starts: Nanos::from_secs(starts),
+            ends: Nanos::from_secs(ends),
+            who: String::new(),
+            what: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_first_free_time_has_the_whole_span_and_may_touch_what_is_booked() {
+        let booked = [slot(10, 20), slot(25, 40)];
+        let seconds = Nanos::from_secs;
+        let first = |from, span| first_free(&booked, seconds(from), seconds(span));
+        for (from, span, at) in [
+            (0, 10, 0),
+            (0, 11, 40),
+            (15, 5, 20),
+            (20, 5, 20),
+            (20, 6, 40),
+            (39, 1, 40),
+            (41, 100, 41),
+        ] {
+            assert_eq!(first(from, span), seconds(at), "{span} s from {from}");
+        }
+        assert_eq!(first_free(&[], seconds(7), seconds(1)), seconds(7));
+        let one = slot(10, 20);
+        let overlaps = |from, span| one.overlaps(seconds(from), seconds(span));
+        assert!(overlaps(9, 2) && overlaps(19, 1) && overlaps(12, 1));
+        assert!(!overlaps(9, 1) && !overlaps(20, 1));
+        assert!(one.overlaps(seconds(1), Nanos(u64::MAX)));
+    }
+
+    /// Also where the host takes one measurement at a time, or as many as it likes.
+    #[test]
+    fn a_host_is_held_from_a_time_or_the_first_free_one_until_it_is_released() {
+        for clients in [1, 2, 9] {
+            let directory = TempDir::new();
+            let calendar = HostCalendar::in_directory(directory.path());
+            assert_eq!(calendar.slots().unwrap().len(), 0);
+            calendar.set_clients(clients).unwrap();
+            let hour = Nanos::from_secs(3600);
+            let later = moment(now()) + hour;
+            let first = calendar.hold(hour, Some(later), "root", "tests").unwrap();
+            assert_eq!((first.starts, first.ends), (later, later + hour));
+            assert_eq!((first.who.as_str(), first.what.as_str()), ("root", "tests"));
+            assert!(first.held, "{clients} clients");
+            let why = calendar.hold(hour, Some(later + Nanos::from_secs(1800)), "x", "x");
+            let why = why.unwrap_err().to_string();
+            let booked = format!("from {} until {} (tests)", utc(later), utc(later + hour));
+            let free = format!("are free from {};", utc(later + hour));
+            assert!(why.contains(&booked) && why.contains(&free), "{why}");
+            // Two hours are free behind it alone, a minute before it.
+            let behind = calendar.hold(hour + hour, None, "x", "x").unwrap();
+            assert_eq!(behind.starts, later + hour);
+            let before = moment(now());
+            let at_once = calendar.hold(Nanos::from_secs(60), None, "x", "x").unwrap();
+            assert!((before..=moment(now())).contains(&at_once.starts));
+
+            let several = calendar.release(None).unwrap_err().to_string();
+            assert!(several.contains("is held several times"), "{several}");
+            let none = calendar.release(Some("zz")).unwrap_err().to_string();
+            assert!(
+                none.contains("no hold whose name begins with 'zz'"),
+                "{none}"
+            );
+            for name in [&first.slot, &behind.slot] {
+                let released = calendar.release(Some(&name[..16])).unwrap();
+                assert_eq!(released.slot, *name);
+            }
+            assert_eq!(calendar.release(None).unwrap().slot, at_once.slot);
+            let none = calendar.release(None).unwrap_err().to_string();
+            assert!(none.starts_with("this host has no hold: "), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_leg_is_no_hold_of_the_host_however_few_there_may_be() {
+        for clients in [1, 2] {
+            let directory = TempDir::new();
+            let calendar = HostCalendar::in_directory(directory.path());
+            calendar.set_clients(clients).unwrap();
+            let mut unit = session(&calendar, "one");
+            let leg = unit.book(TEN, "bulk").ok().unwrap();
+            let listed = calendar.slots().unwrap();
+            assert_eq!((listed.len(), listed[0].held), (1, false));
+            assert!(calendar.release(None).is_err());
+            drop(leg);
+        }
+    }
+
+    #[test]
+    fn a_slot_of_a_coordinator_has_the_whole_host_or_learns_when_it_is_free() {
+        let directory = TempDir::new();
+        let calendar = HostCalendar::in_directory(directory.path());
+        let book = |name: char, times: [u64; 3]| {
+            let (name, times) = (name.to_string().repeat(32), times.map(Nanos::from_secs));
+            let booked = calendar.book_slot(&name, times, "mesh", "measuring");
+            booked.unwrap()
+        };
+        assert_eq!(book('a', [0, 60, 30]), Ok(()));
+        let booked = calendar.slots().unwrap().remove(0);
+        assert!(booked.held);
+        assert_eq!(booked.ends.since(booked.starts), Nanos::from_secs(60));
+        let (free_in, why) = book('b', [30, 10, 30]).unwrap_err();
+        let range = Nanos::from_secs(40)..=Nanos::from_secs(60);
+        assert!(range.contains(&free_in), "{free_in}");
+        let until = format!("until {} (measuring)", utc(booked.ends));
+        assert!(
+            why.starts_with("it is booked from ") && why.ends_with(&until),
+            "{why}"
+        );
+        assert_eq!(book('b', [60, 10, 30]), Ok(()));
+        // As short as can be.
+        assert_eq!(book('c', [3600, 0, 30]), Ok(()));
+        let short = calendar.slots().unwrap().pop().unwrap();
+        assert_eq!(short.ends.since(short.starts), Nanos::from_millis(1));
+        // One that nobody confirmed is over with its hold, and cannot be kept.
+        let keep = || Some(Duration::from_secs(1));
+        let kept = |name: char| {
+            let name = name.to_string().repeat(32);
+            calendar.keep_slot(&name, keep, |_| ()).unwrap().is_some()
+        };
+        assert!(kept('a') && !kept('f'));
+        calendar.release_slot(&"b".repeat(32)).unwrap();
+        assert!(!kept('b'));
+        let times = [Nanos::from_secs(7200), MINUTE, Nanos(0)];
+        let booked = calendar.book_slot(&"e".repeat(32), times, "mesh", "x");
+        assert_eq!(booked.unwrap(), Ok(()));
+        let until = Instant::now() + Duration::from_secs(10);
+        while kept('e') && Instant::now() < until {}
+        assert!(!kept('e'));
+    }
+
+    const MINUTE: Nanos = Nanos::from_secs(60);
+
+    /// How long a unit is waited for where another session has it for this leg.
+    fn wait_behind(limit: LegLimit) -> (Nanos, String) {
+        let directory = TempDir::new();
+        let calendar = HostCalendar::in_directory(directory.path());
+        calendar.set_clients(1).unwrap();
+        let _leg = session(&calendar, "one").book(limit, "bulk").ok().unwrap();
+        // What begins later keeps nobody waiting now.
+        let later = moment(now()) + Nanos::from_secs(3600);
+        calendar.hold(MINUTE, Some(later), "root", "tests").unwrap();
+        busy(&mut session(&calendar, "other"), TEN)
+    }
+
+    #[test]
+    fn a_leg_without_a_time_has_ten_seconds_that_it_renews_and_others_wait_for_them() {
+        for limit in [
+            LegLimit::Bytes(Bytes(1)),
+            LegLimit::Requests(1),
+            LegLimit::Whole,
+        ] {
+            let (wait, why) = wait_behind(limit);
+            let range = Nanos::from_secs(5)..=Nanos::from_secs(10);
+            assert!(range.contains(&wait), "{wait}");
+            let seconds = wait.0.div_ceil(1_000_000_000);
+            let within = format!("at once (1); one of them should end within {seconds} s");
+            assert!(why.ends_with(&within), "{wait}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_held_for_longer_is_looked_at_again_after_a_day() {
+        let directory = TempDir::new();
+        let calendar = HostCalendar::in_directory(directory.path());
+        let day = Nanos::from_secs(86_400);
+        calendar.hold(day + day, None, "root", "tests").unwrap();
+        let (wait, why) = busy(&mut session(&calendar, "one"), TEN);
+        assert_eq!(wait, day);
+        assert!(why.starts_with("it is held from "), "{why}");
+    }
+
+    #[test]
+    fn who_waits_for_a_unit_says_so_once() {
+        struct Said(Vec<String>);
+        impl Watcher for Said {
+            fn event(&mut self, event: &Event<'_>) {
+                match event {
+                    Event::Waiting { what } => self.0.push((*what).to_owned()),
+                    _ => panic!("it only waits"),
+                }
+            }
+        }
+        let directory = TempDir::new();
+        let calendar = HostCalendar::in_directory(directory.path());
+        calendar.hold(MINUTE, None, "root", "tests").unwrap();
+        let (mut said, go_on) = (Said(Vec::new()), AtomicBool::new(false));
+        let until = Instant::now() + Duration::from_millis(1500);
+        let mut unit = session(&calendar, "one");
+        let waited = unit.wait((TEN, "bulk"), until, &mut said, &go_on);
+        assert!(waited.is_err() && Instant::now() >= until);
+        assert_eq!(said.0.len(), 1, "{:?}", said.0);
+        assert!(said.0[0].starts_with("this host is busy: it is held"));
     }
 
     #[test]
