@@ -650,4 +650,413 @@ mod tests {
         std::fs::write(&path, "no archive").unwrap();
         assert!(existing(&path).is_err());
     }
+
+    use crate::testing::{TempDir, channels};
+    use crate::transport::{ChannelEvent, ControllerChannel};
+    use model::{Direction, Directions, Sample, Warning};
+
+    const BY: NodeId = NodeId::new([1; 32]);
+
+    /// What a session does for a coordinator, whose end of the channel is given too.
+    fn service(directory: &TempDir) -> (Service, ControllerChannel, AgentEnd) {
+        let (controller, agent) = channels("db1");
+        let calendar = crate::host_calendar::HostCalendar::in_directory(directory.path());
+        let here = [127, 0, 0, 1].into();
+        let key = crate::trust::Identity::open(&directory.path().join("key")).unwrap();
+        let peer = Peer {
+            id: Some(BY),
+            own_key: Some(Arc::new(key)),
+            may_direct: Ok(DirectMeans {
+                archive: directory.path().join("runs.db"),
+                directory: directory.path().join("key"),
+            }),
+            slots: Some(Arc::new(SlotBook::new(calendar, Some(here), None))),
+            port: 77,
+            ..Peer::at_a_pipe(here, None)
+        };
+        let service = Service {
+            peer,
+            sender: agent.sender(),
+            playing: Arc::default(),
+            logged: false,
+            document: None,
+            listener: None,
+        };
+        (service, controller, agent)
+    }
+
+    type AgentEnd = crate::transport::AgentChannel;
+
+    /// Has the agent owe an answer to a request of this number.
+    fn request(controller: &ControllerChannel, agent: &AgentEnd, number: u64) {
+        let request = wire::control::ToAgent::Direct {
+            number,
+            request: DirectRequest::Key,
+        };
+        controller.sender().send(request.clone()).unwrap();
+        let came = agent.recv(Duration::from_secs(30));
+        assert_eq!(came, Some(ChannelEvent::Message(request)));
+    }
+
+    fn hold(slot: &str, role: SlotRole, peer: Option<NodeId>) -> DirectRequest {
+        DirectRequest::Hold {
+            slot: slot.to_owned(),
+            after: Nanos(0),
+            span: Nanos::from_secs(60),
+            ttl: Nanos::from_secs(30),
+            peer,
+            role,
+            files: false,
+        }
+    }
+
+    fn refused(answer: Result<DirectAnswer>) -> String {
+        match answer.unwrap() {
+            DirectAnswer::HoldRefused { why, free_in: None } => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_host_is_held_as_what_it_may_be() {
+        let directory = TempDir::new();
+        let (mut service, _controller, _agent) = service(&directory);
+        let own = service.peer.own_key.as_ref().unwrap().id();
+        let slot = "a".repeat(32);
+        let key = DirectAnswer::Key { id: own, port: 77 };
+        assert_eq!(service.answer(1, DirectRequest::Key).unwrap(), key);
+        let why = refused(service.answer(2, hold(&slot, SlotRole::Source, Some(own))));
+        assert_eq!(why, "source and destination are this same host");
+        let other = Some(NodeId::new([9; 32]));
+        match service
+            .answer(3, hold(&slot, SlotRole::Source, other))
+            .unwrap()
+        {
+            DirectAnswer::Held { id, port, light } => {
+                assert_eq!((id, port, light), (own, 77, None));
+            }
+            other => panic!("{other:?}"),
+        }
+        let confirm = DirectRequest::Confirm { slot: slot.clone() };
+        assert_eq!(
+            service.answer(4, confirm.clone()).unwrap(),
+            DirectAnswer::Confirmed
+        );
+        let release = DirectRequest::Release { slot: slot.clone() };
+        assert_eq!(service.answer(5, release).unwrap(), DirectAnswer::Released);
+        assert!(service.answer(6, confirm).is_err());
+        match service
+            .answer(7, hold(&slot, SlotRole::Light, None))
+            .unwrap()
+        {
+            DirectAnswer::Held { light, .. } => assert!(light.unwrap().port > 0),
+            other => panic!("{other:?}"),
+        }
+        // Who may not have it measure may still measure towards it.
+        service.peer.may_direct = Err("no right".to_owned());
+        let second = "b".repeat(32);
+        let why = refused(service.answer(8, hold(&second, SlotRole::Source, other)));
+        assert_eq!(why, "no right");
+        let held = service.answer(9, hold(&second, SlotRole::Destination, other));
+        assert!(matches!(held.unwrap(), DirectAnswer::Held { .. }));
+        let why = service.answer(10, DirectRequest::Kept { after: 0 });
+        assert_eq!(why.unwrap_err().to_string(), "no right");
+        service.peer.own_key = None;
+        let third = "c".repeat(32);
+        let why = refused(service.answer(11, hold(&third, SlotRole::Destination, other)));
+        assert_eq!(why, "this host has no key");
+        service.peer.id = None;
+        let why = service
+            .answer(12, DirectRequest::Key)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(why, "a session of this kind has no slots");
+    }
+
+    #[test]
+    fn a_host_that_only_answers_light_probes_says_whether_it_is_busy() {
+        let directory = TempDir::new();
+        let (mut service, _controller, _agent) = service(&directory);
+        let slot = "a".repeat(32);
+        let light = |packets: u32| DirectRequest::Light {
+            slot: "a".repeat(32),
+            peers: Vec::new(),
+            packets,
+            gap: Nanos::from_millis(20),
+            sizes: Vec::new(),
+            ip_version: None,
+        };
+        assert!(service.answer(1, light(5)).is_err(), "nothing is held");
+        service
+            .answer(2, hold(&slot, SlotRole::Light, None))
+            .unwrap();
+        let confirm = DirectRequest::Confirm { slot };
+        service.answer(3, confirm).unwrap();
+        let lighted = |busy| DirectAnswer::Lighted {
+            busy,
+            peers: Vec::new(),
+        };
+        assert_eq!(service.answer(4, light(5)).unwrap(), lighted(false));
+        assert!(service.answer(5, light(0)).is_err(), "it is no order");
+        let second = "b".repeat(32);
+        let other = Some(NodeId::new([9; 32]));
+        service
+            .answer(6, hold(&second, SlotRole::Destination, other))
+            .unwrap();
+        assert_eq!(service.answer(7, light(5)).unwrap(), lighted(true));
+    }
+
+    #[test]
+    fn what_was_ordered_is_listed_and_sent_in_pieces_to_who_ordered_it() {
+        let directory = TempDir::new();
+        let (mut service, _controller, _agent) = service(&directory);
+        let kept = |service: &mut Service, after| match service
+            .answer(1, DirectRequest::Kept { after })
+            .unwrap()
+        {
+            DirectAnswer::Kept { runs } => runs,
+            other => panic!("{other:?}"),
+        };
+        let piece = |service: &mut Service, run: &str, from| {
+            let run = run.to_owned();
+            let answer = service.answer(2, DirectRequest::Document { run, from });
+            answer.map(|answer| match answer {
+                DirectAnswer::Document { data } => BASE64.decode(data).unwrap(),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(kept(&mut service, 0), [], "there is no archive yet");
+        let path = directory.path().join("runs.db");
+        let mut archive = Archive::open(&path).unwrap();
+        let run = |id: &str| Run {
+            id: id.repeat(32),
+            title: Some("x".repeat(MAX_PIECE)),
+            ..Run::default()
+        };
+        for id in ["a", "b"] {
+            archive.import(&run(id)).unwrap();
+        }
+        let digest = service.note_order(&mut archive, &"a".repeat(32)).unwrap();
+        let all = kept(&mut service, 0);
+        assert_eq!((all.len(), all[0].number, &all[0].digest), (1, 1, &digest));
+        assert_eq!(all[0].run, "a".repeat(32));
+        assert_eq!(kept(&mut service, 1), []);
+        let whole = document(&archive, &"a".repeat(32)).unwrap();
+        assert_eq!(sha256(&whole), digest);
+        let mut sent = Vec::new();
+        loop {
+            let more = piece(&mut service, &"a".repeat(32), sent.len() as u64).unwrap();
+            if more.is_empty() {
+                break;
+            }
+            assert!(more.len() <= MAX_PIECE);
+            sent.extend(more);
+        }
+        assert!(sent == whole && whole.len() > MAX_PIECE);
+        assert!(
+            piece(&mut service, &"a".repeat(32), u64::MAX)
+                .unwrap()
+                .is_empty()
+        );
+        // Neither what nobody ordered, nor what another coordinator did.
+        for run in ["b".repeat(32), "c".repeat(32), "a/../b".to_owned()] {
+            let why = piece(&mut service, &run, 0).unwrap_err().to_string();
+            assert_eq!(why, format!("no run {run} was ordered there by this host"));
+        }
+        service.peer.id = Some(NodeId::new([2; 32]));
+        service.document = None;
+        assert!(piece(&mut service, &"a".repeat(32), 0).is_err());
+        assert_eq!(kept(&mut service, 0), []);
+    }
+
+    #[test]
+    fn an_order_fits_its_slot_and_what_its_coordinator_may() {
+        let directory = TempDir::new();
+        let (mut service, _controller, _agent) = service(&directory);
+        let slots = Arc::clone(service.peer.slots.as_ref().unwrap());
+        let (name, id) = ("0".repeat(32), NodeId::new([7; 32]));
+        service
+            .answer(1, hold(&name, SlotRole::Source, Some(id)))
+            .unwrap();
+        slots.confirm(BY, &name).unwrap();
+        let slot = slots.source(BY, &name, id).unwrap();
+        let spec = |seconds, directions| Spec {
+            limit: LegLimit::Time(Nanos::from_secs(seconds)),
+            directions,
+            ..Spec::default()
+        };
+        let fits = |service: &Service, spec: &Spec| {
+            let fits = service.fits(spec, &slot);
+            fits.err().map_or(String::new(), |why| why.to_string())
+        };
+        for (seconds, directions, is_so) in [
+            (55, Directions::Up, true),
+            (55, Directions::Bidirectional, true),
+            (61, Directions::Up, false),
+            (25, Directions::UpThenDown, true),
+            (31, Directions::UpThenDown, false),
+        ] {
+            let why = fits(&service, &spec(seconds, directions));
+            assert_eq!(why.is_empty(), is_so, "{seconds} s: {why}");
+            assert!(is_so || why.contains("its slot ends in"), "{why}");
+        }
+        let amount = Spec {
+            limit: LegLimit::Whole,
+            ..Spec::default()
+        };
+        assert_eq!(fits(&service, &amount), "");
+        let traced = Spec {
+            trace: true,
+            ..amount.clone()
+        };
+        assert!(fits(&service, &traced).contains("leave out --trace"));
+        let copy = Spec {
+            workload: model::Workload::Copy(model::FileCopy {
+                from: Some("a".to_owned()),
+                ..model::FileCopy::default()
+            }),
+            ..amount
+        };
+        assert_eq!(fits(&service, &copy), "");
+        service.peer.may_files = Err("no files".to_owned());
+        assert_eq!(fits(&service, &copy), "no files");
+    }
+
+    #[test]
+    fn a_run_is_refused_where_there_is_no_slot_for_it_and_the_slot_is_over_after_it() {
+        let directory = TempDir::new();
+        let (mut service, _controller, _agent) = service(&directory);
+        let (name, id) = ("0".repeat(32), NodeId::new([7; 32]));
+        let play = |spec: Spec| DirectRequest::Play {
+            slot: "0".repeat(32),
+            spec: Box::new(spec),
+            to: Destination {
+                name: "127.0.0.1".to_owned(),
+                port: 1,
+                id,
+            },
+            outage: Nanos(0),
+            title: None,
+        };
+        let why = |answer: Result<DirectAnswer>| answer.unwrap_err().to_string();
+        let none = why(service.answer(1, play(Spec::default())));
+        assert!(none.contains("is not held there"), "{none}");
+        assert!(service.logged, "once a session");
+        let held = |service: &mut Service| {
+            service
+                .answer(2, hold(&name, SlotRole::Source, Some(id)))
+                .unwrap();
+            let slot = name.clone();
+            service.answer(3, DirectRequest::Confirm { slot }).unwrap();
+        };
+        held(&mut service);
+        let traced = Spec {
+            trace: true,
+            ..Spec::default()
+        };
+        assert!(why(service.answer(4, play(traced))).contains("leave out --trace"));
+        assert!(sys::lock(&service.playing).is_none());
+        assert!(
+            !service.peer.slots.as_ref().unwrap().has_any(),
+            "it is over"
+        );
+        // Nobody listens there.
+        held(&mut service);
+        let nobody = why(service.answer(5, play(Spec::default())));
+        assert!(nobody.contains("127.0.0.1:1"), "{nobody}");
+        let archive = Archive::open(&directory.path().join("runs.db")).unwrap();
+        assert!(archive.named(&name).is_err(), "nothing is kept of it");
+    }
+
+    #[test]
+    fn samples_of_an_end_are_reported_each_quarter_of_a_second_and_all_else_at_once() {
+        let (controller, agent) = channels("db1");
+        request(&controller, &agent, 7);
+        let mut reporter = Reporter {
+            sender: agent.sender(),
+            number: 7,
+            reported: BTreeMap::new(),
+        };
+        let next = || match controller.recv(Duration::from_secs(30)) {
+            Some(ChannelEvent::Message(ToController::Progress { number: 7, event })) => event,
+            other => panic!("{other:?}"),
+        };
+        let sample = Sample::default();
+        let warning = Warning {
+            what: "slow".to_owned(),
+            meaning: String::new(),
+            remedy: String::new(),
+        };
+        let of = |index, side| Event::Sample {
+            index,
+            side,
+            sample: &sample,
+        };
+        reporter.event(&of(1, Side::Local));
+        reporter.event(&of(1, Side::Local));
+        reporter.event(&of(1, Side::Remote));
+        reporter.event(&of(2, Side::Local));
+        let reported = |leg, side| PlayEvent::Sample {
+            leg,
+            side,
+            sample: Box::default(),
+        };
+        assert_eq!(next(), reported(1, Side::Local));
+        assert_eq!(next(), reported(1, Side::Remote), "the second was too soon");
+        assert_eq!(next(), reported(2, Side::Local));
+        let before = Instant::now().checked_sub(REPORT_EVERY).unwrap();
+        reporter.reported.insert((1, Side::Local), before);
+        reporter.event(&of(1, Side::Local));
+        assert_eq!(next(), reported(1, Side::Local));
+        let direction = Direction::Down;
+        reporter.event(&Event::LegStarted {
+            index: 3,
+            direction,
+        });
+        assert_eq!(next(), PlayEvent::LegStarted { leg: 3, direction });
+        reporter.event(&Event::Warning { warning: &warning });
+        assert_eq!(next(), PlayEvent::Warning { warning });
+        reporter.event(&Event::Waiting { what: "a disk" });
+        let what = "a disk".to_owned();
+        assert_eq!(next(), PlayEvent::Waiting { what });
+    }
+
+    #[test]
+    fn a_release_stops_the_run_of_its_slot_at_once_and_an_end_every_one() {
+        let directory = TempDir::new();
+        let (mut service, controller, agent) = service(&directory);
+        let slots = Arc::clone(service.peer.slots.as_ref().unwrap());
+        let (name, id) = ("0".repeat(32), NodeId::new([7; 32]));
+        service
+            .answer(1, hold(&name, SlotRole::Source, Some(id)))
+            .unwrap();
+        slots.confirm(BY, &name).unwrap();
+        let slot = slots.source(BY, &name, id).unwrap();
+        let mut directing = Directing::new(service.peer.clone(), agent.sender());
+        *sys::lock(&directing.playing) = Some(Arc::clone(&slot));
+        let release = |slot: &str| DirectRequest::Release {
+            slot: slot.to_owned(),
+        };
+        request(&controller, &agent, 2);
+        request(&controller, &agent, 3);
+        directing.take(2, release(&"f".repeat(32)));
+        assert!(!slot.over.load(Ordering::Relaxed), "it is another");
+        directing.take(3, release(&name));
+        assert!(slot.over.load(Ordering::Relaxed));
+        for number in [2, 3] {
+            let answer = Ok(DirectAnswer::Released);
+            let expected = ToController::Directed { number, answer };
+            let next = controller.recv(Duration::from_secs(30));
+            assert_eq!(next, Some(ChannelEvent::Message(expected)));
+        }
+        for stop in [false, true] {
+            slot.over.store(false, Ordering::Relaxed);
+            let directing = Directing::new(service.peer.clone(), agent.sender());
+            *sys::lock(&directing.playing) = Some(Arc::clone(&slot));
+            let good_bye = Arc::clone(&directing.good_bye);
+            directing.end(stop);
+            assert_eq!(slot.over.load(Ordering::Relaxed), stop);
+            assert_eq!(good_bye.load(Ordering::Relaxed), stop);
+        }
+    }
 }

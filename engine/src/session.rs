@@ -339,3 +339,168 @@ fn play(
         own_key.map(|key| statement.sign(key, &token, order.agent_sends, record, &states));
     Ok(played)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TempDir, channels};
+    use model::{LegLimit, Placement, SocketSettings, Workload};
+    use std::io::Cursor;
+
+    fn order(limit: LegLimit) -> LegOrder {
+        LegOrder {
+            leg: 0,
+            agent_sends: false,
+            workload: Workload::Bulk(model::Bulk::default()),
+            streams: 1,
+            limit,
+            interval: Nanos::from_secs(1),
+            outage: Nanos(0),
+            trace: false,
+            socket: SocketSettings::default(),
+            placement: Placement::default(),
+        }
+    }
+
+    /// Has this done by a session with this peer.
+    fn session<T>(peer: Peer, act: impl FnOnce(&mut Session) -> T) -> T {
+        let (_controller, agent) = channels("db1");
+        act(&mut Session {
+            unit: SessionUnit::new(None, String::new()),
+            directing: Directing::new(peer.clone(), agent.sender()),
+            sender: agent.sender(),
+            tuning: TuneService::new(&peer, None),
+            probing: Probing::new(peer.clone(), agent.sender()),
+            tracer: None,
+            peer,
+            legs: BTreeMap::new(),
+            traces: Arc::default(),
+        })
+    }
+
+    fn at_a_pipe() -> Peer {
+        Peer::at_a_pipe([127, 0, 0, 1].into(), None)
+    }
+
+    #[test]
+    fn a_trace_is_sent_in_pieces_with_an_empty_one_behind_them_once() {
+        session(at_a_pipe(), |session| {
+            let bytes: Vec<u8> = (0..MAX_PIECE + 5).map(|n| n as u8).collect();
+            let mut traces = sys::lock(&session.traces);
+            traces.push_front((1, Cursor::new(b"other".to_vec())));
+            traces.push_front((0, Cursor::new(bytes.clone())));
+            drop(traces);
+            let piece = |leg| match session.piece(leg) {
+                ToController::Piece { leg: of, data } => {
+                    assert_eq!(of, leg);
+                    BASE64.decode(data).unwrap()
+                }
+                other => panic!("{other:?}"),
+            };
+            assert!(piece(0) == bytes[..MAX_PIECE]);
+            assert_eq!(piece(0), bytes[MAX_PIECE..]);
+            assert_eq!(sys::lock(&session.traces).len(), 2);
+            assert!(piece(0).is_empty());
+            assert_eq!(
+                sys::lock(&session.traces).len(),
+                1,
+                "it is not needed any more"
+            );
+            assert_eq!(piece(1), b"other");
+            assert!(piece(7).is_empty());
+        });
+    }
+
+    #[test]
+    fn a_leg_ends_within_the_slot_of_its_session() {
+        let directory = TempDir::new();
+        let calendar = HostCalendar::in_directory(directory.path());
+        let slots = crate::slots::SlotBook::new(calendar, None, None);
+        let (by, source) = ([1; 32], [2; 32]);
+        let (by, source) = (model::NodeId::new(by), model::NodeId::new(source));
+        let name = "0".repeat(32);
+        let order_of_slot = crate::slots::SlotOrder {
+            slot: &name,
+            after: Nanos(0),
+            span: Nanos::from_secs(60),
+            ttl: Nanos::from_secs(30),
+            peer: Some(source),
+            role: wire::control::direct::SlotRole::Destination,
+            files: false,
+        };
+        slots.hold(by, "mesh", &order_of_slot, None).ok().unwrap();
+        slots.confirm(by, &name).unwrap();
+        let peer = Peer {
+            slot: slots.enter(&source),
+            ..at_a_pipe()
+        };
+        let time = |seconds| LegLimit::Time(Nanos::from_secs(seconds));
+        session(peer, |session| {
+            let too_long = |limit| session.too_long(&order(limit));
+            assert_eq!(too_long(time(50)), None);
+            let why = too_long(time(61)).unwrap();
+            assert!(
+                why.starts_with("a leg of 61.0 s: its slot ends in "),
+                "{why}"
+            );
+            assert_eq!(too_long(LegLimit::Whole), None);
+        });
+        session(at_a_pipe(), |session| {
+            assert_eq!(session.too_long(&order(time(86_400))), None);
+        });
+    }
+
+    #[test]
+    fn connections_have_twenty_seconds_to_come_and_a_little_each() {
+        let of = |streams| {
+            granted_for(&LegOrder {
+                streams,
+                ..order(LegLimit::Whole)
+            })
+        };
+        assert_eq!(of(1), Duration::from_millis(20_002));
+        assert_eq!(of(10_000), Duration::from_secs(40));
+    }
+
+    #[test]
+    fn an_order_is_granted_with_a_port_or_refused_with_the_reason() {
+        let peer = Peer {
+            may_files: Err("no files".to_owned()),
+            ..at_a_pipe()
+        };
+        session(peer, |session| {
+            let granted = order(LegLimit::Bytes(model::Bytes(1)));
+            match session.open(&granted) {
+                ToController::Granted {
+                    leg: 0,
+                    port,
+                    expires,
+                    order,
+                    ..
+                } => {
+                    assert!(port > 0);
+                    assert_eq!(expires, Nanos::from_millis(20_002));
+                    assert_eq!(*order, granted);
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(session.legs.len(), 1);
+            session.take(ToAgent::Stop { leg: 0 });
+            assert!(session.legs[&0].stop.load(Ordering::Relaxed) && session.legs[&0].go.is_none());
+            let file = Some("x".to_owned());
+            let copy = LegOrder {
+                leg: 1,
+                workload: Workload::Copy(model::FileCopy {
+                    from: file.clone(),
+                    to: file,
+                    ..model::FileCopy::default()
+                }),
+                ..granted
+            };
+            match session.open(&copy) {
+                ToController::Refused { leg: 1, why } => assert_eq!(why, "no files"),
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}

@@ -85,7 +85,8 @@ pub enum SlotResult {
 /// A host that is busy for longer than it is waited for.
 #[derive(Debug)]
 pub struct HostBusy {
-    why: String,
+    /// A sentence that names it.
+    pub why: String,
     /// When it should be free.
     pub free_in: Nanos,
 }
@@ -606,5 +607,404 @@ mod tests {
                 "{why}"
             );
         }
+    }
+
+    use crate::exit::{Exit, exit_of};
+    use crate::testing::directed;
+    use std::sync::{Arc, Mutex};
+    use wire::control::direct::DirectAnswer as Answer;
+
+    const SOURCE: NodeId = NodeId::new([1; 32]);
+    const DESTINATION: NodeId = NodeId::new([2; 32]);
+    const SLOT: &str = "0123456789abcdef0123456789abcdef";
+
+    /// What agents were requested, in order, as `db1 hold`.
+    type Requested = Arc<Mutex<Vec<String>>>;
+
+    fn requested(all: &Requested) -> Vec<String> {
+        std::mem::take(&mut *sys::lock(all))
+    }
+
+    fn kind(request: &DirectRequest) -> String {
+        let json = serde_json::to_value(request).unwrap();
+        json["do"].as_str().unwrap().to_owned()
+    }
+
+    /// An agent with this key that does what is requested, but for what `other` answers.
+    fn agent(
+        name: &'static str,
+        id: NodeId,
+        all: &Requested,
+        document: Vec<u8>,
+        mut other: impl FnMut(&DirectRequest) -> Option<Answer> + Send + 'static,
+    ) -> PeerLink {
+        let all = Arc::clone(all);
+        let link = directed(name, move |request| {
+            sys::lock(&all).push(format!("{name} {}", kind(&request)));
+            if let Some(answer) = other(&request) {
+                return Some(Ok(answer));
+            }
+            Some(Ok(match request {
+                DirectRequest::Hold { .. } => Answer::Held {
+                    id,
+                    port: 1,
+                    light: None,
+                },
+                DirectRequest::Confirm { .. } => Answer::Confirmed,
+                DirectRequest::Play { slot, .. } | DirectRequest::Mtu { slot, .. } => {
+                    Answer::Played {
+                        run: slot,
+                        digest: sha256(&document),
+                    }
+                }
+                DirectRequest::Document { from, .. } => {
+                    let rest = document[from as usize..].iter().take(100);
+                    let data = BASE64.encode(rest.copied().collect::<Vec<u8>>());
+                    Answer::Document { data }
+                }
+                _ => Answer::Released,
+            }))
+        });
+        link.with_slot_id(id)
+    }
+
+    fn run_document(id: &str) -> Vec<u8> {
+        let run = Run {
+            id: id.to_owned(),
+            host: "db2".to_owned(),
+            ..Run::default()
+        };
+        serde_json::to_vec(&run).unwrap()
+    }
+
+    fn order(confirmed: &dyn Fn() -> Result<()>) -> PairOrder<'_> {
+        PairOrder {
+            slot: SLOT.to_owned(),
+            spec: Spec::default(),
+            to: ("db2".to_owned(), 5210),
+            outage: Nanos(0),
+            title: None,
+            patience: Duration::ZERO,
+            ends: None,
+            confirmed,
+        }
+    }
+
+    struct Said(Vec<String>);
+
+    impl Watcher for Said {
+        fn event(&mut self, event: &Event<'_>) {
+            if let Event::Waiting { what } = event {
+                self.0.push((*what).to_owned());
+            }
+        }
+    }
+
+    /// Measures between these two; what it said meanwhile is given too.
+    fn measured(
+        source: &mut PeerLink,
+        destination: &mut PeerLink,
+        order: &PairOrder<'_>,
+        stop: &AtomicBool,
+    ) -> (Result<Run>, Vec<String>) {
+        let mut said = Said(Vec::new());
+        let mut pair = Pair {
+            source,
+            destination,
+        };
+        (pair.measure(order, &mut said, stop), said.0)
+    }
+
+    const PLAYED: [&str; 8] = [
+        "db1 hold",
+        "db2 hold",
+        "db1 confirm",
+        "db2 confirm",
+        "db1 play",
+        "db1 document",
+        "db1 release",
+        "db2 release",
+    ];
+
+    fn without_pieces(mut all: Vec<String>) -> Vec<String> {
+        all.dedup();
+        all
+    }
+
+    #[test]
+    fn both_are_held_and_confirmed_before_the_source_measures_and_released_after() {
+        let all = Requested::default();
+        let held = Arc::new(Mutex::new(Vec::new()));
+        let note = |held: &Arc<Mutex<Vec<DirectRequest>>>| {
+            let held = Arc::clone(held);
+            move |request: &DirectRequest| {
+                if matches!(request, DirectRequest::Hold { .. }) {
+                    sys::lock(&held).push(request.clone());
+                }
+                None
+            }
+        };
+        let mut source = agent("db1", SOURCE, &all, run_document(SLOT), note(&held));
+        let mut destination = agent("db2", DESTINATION, &all, Vec::new(), note(&held));
+        let go_on = AtomicBool::new(false);
+        let is_confirmed = AtomicBool::new(false);
+        let confirmed = || {
+            is_confirmed.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        let order = order(&confirmed);
+        let (run, said) = measured(&mut source, &mut destination, &order, &go_on);
+        assert_eq!(run.unwrap().id, SLOT);
+        assert!(said.is_empty() && is_confirmed.load(Ordering::Relaxed));
+        assert_eq!(without_pieces(requested(&all)), PLAYED);
+        let each = |peer, role| DirectRequest::Hold {
+            slot: SLOT.to_owned(),
+            after: Nanos(0),
+            span: span(&order.spec).unwrap(),
+            ttl: TTL,
+            peer: Some(peer),
+            role,
+            files: false,
+        };
+        assert_eq!(
+            *sys::lock(&held),
+            [
+                each(DESTINATION, SlotRole::Source),
+                each(SOURCE, SlotRole::Destination)
+            ]
+        );
+        // The slot is no longer than the hosts may be held.
+        sys::lock(&held).clear();
+        let short = PairOrder {
+            ends: Some(Instant::now() + Duration::from_secs(5)),
+            ..order
+        };
+        let (run, _) = measured(&mut source, &mut destination, &short, &go_on);
+        assert!(run.is_ok());
+        for hold in sys::lock(&held).iter() {
+            let DirectRequest::Hold { span, .. } = hold else {
+                panic!("{hold:?}")
+            };
+            assert!(*span <= Nanos::from_secs(5) && *span > Nanos::from_secs(1));
+        }
+    }
+
+    #[test]
+    fn nothing_is_measured_where_the_booking_fails_and_both_are_released() {
+        let all = Requested::default();
+        let nothing = |_: &DirectRequest| None;
+        let mut source = agent("db1", SOURCE, &all, Vec::new(), nothing);
+        let mut destination = agent("db2", DESTINATION, &all, Vec::new(), nothing);
+        let go_on = AtomicBool::new(false);
+        let lost = || bail!("the calendar is lost");
+        let (run, _) = measured(&mut source, &mut destination, &order(&lost), &go_on);
+        assert_eq!(run.unwrap_err().to_string(), "the calendar is lost");
+        let all = requested(&all);
+        assert!(!all.contains(&"db1 play".to_owned()), "{all:?}");
+        assert!(all.ends_with(&["db1 release".to_owned(), "db2 release".to_owned()]));
+    }
+
+    #[test]
+    fn a_busy_destination_frees_the_source_and_is_waited_for_as_long_as_ordered() {
+        let go_on = AtomicBool::new(false);
+        let fine = || Ok(());
+        let busy = |times: usize, free_in: Option<u64>| {
+            let mut left = times;
+            move |request: &DirectRequest| {
+                let is_busy = matches!(request, DirectRequest::Hold { .. }) && left > 0;
+                left -= usize::from(is_busy);
+                is_busy.then(|| Answer::HoldRefused {
+                    why: "it is booked".to_owned(),
+                    free_in: free_in.map(Nanos::from_millis),
+                })
+            }
+        };
+        let all = Requested::default();
+        let nothing = |_: &DirectRequest| None;
+        let mut source = agent("db1", SOURCE, &all, run_document(SLOT), nothing);
+        let mut of = |times, free_in, patience| {
+            let mut busy = agent("db2", DESTINATION, &all, Vec::new(), busy(times, free_in));
+            let order = PairOrder {
+                patience: Duration::from_millis(patience),
+                ..order(&fine)
+            };
+            let (run, said) = measured(&mut source, &mut busy, &order, &go_on);
+            (run, said, without_pieces(requested(&all)))
+        };
+        let (run, said, all) = of(2, Some(1), 60_000);
+        assert!(run.is_ok());
+        assert_eq!(said, ["db2 is busy: it is booked"], "said once");
+        let again = ["db1 hold", "db2 hold", "db1 release"];
+        assert_eq!(all, [&again[..], &again, &PLAYED].concat());
+        // It is free only after that.
+        let (run, said, all) = of(1, Some(100_000), 1000);
+        let error = run.unwrap_err();
+        let free = error.downcast_ref::<HostBusy>().unwrap();
+        assert_eq!(free.free_in, Nanos::from_secs(100));
+        assert_eq!(free.to_string(), "db2 is busy: it is booked");
+        assert_eq!(exit_of(&error), Exit::Unreachable);
+        assert!(said.is_empty());
+        assert_eq!(all, [&again[..], &["db2 release"]].concat());
+        // One that never is.
+        let (run, _, _) = of(1, None, 60_000);
+        let why = run.unwrap_err();
+        assert_eq!(why.to_string(), "db2 refuses: it is booked");
+        assert!(why.downcast_ref::<HostBusy>().is_none());
+    }
+
+    #[test]
+    fn a_host_is_not_measured_towards_itself_or_without_a_key() {
+        let all = Requested::default();
+        let nothing = |_: &DirectRequest| None;
+        let (go_on, fine) = (AtomicBool::new(false), || Ok(()));
+        let mut one = agent("db1", SOURCE, &all, Vec::new(), nothing);
+        let mut same = agent("db2", SOURCE, &all, Vec::new(), nothing);
+        let (run, _) = measured(&mut one, &mut same, &order(&fine), &go_on);
+        let why = run.unwrap_err().to_string();
+        assert_eq!(why, "db1 and db2 are one host: name two");
+        let mut keyless = directed("db3", |_| None);
+        let (run, _) = measured(&mut one, &mut keyless, &order(&fine), &go_on);
+        let why = run.unwrap_err().to_string();
+        assert!(why.starts_with("db3 shows no key"), "{why}");
+        assert!(requested(&all).is_empty());
+    }
+
+    #[test]
+    fn a_source_that_is_lost_keeps_its_slot_and_its_destination_too() {
+        let all = Requested::default();
+        let (go_on, fine) = (AtomicBool::new(false), || Ok(()));
+        let mut source = crate::testing::linked("db1", |sender, message| {
+            if let wire::control::ToAgent::Direct { number, request } = message {
+                let answer = match request {
+                    DirectRequest::Hold { .. } => Answer::Held {
+                        id: SOURCE,
+                        port: 1,
+                        light: None,
+                    },
+                    DirectRequest::Confirm { .. } => Answer::Confirmed,
+                    _ => return sender.close("it was stopped"),
+                };
+                let answer = Ok(answer);
+                let _ = sender.send(wire::control::ToController::Directed { number, answer });
+            }
+        })
+        .with_slot_id(SOURCE);
+        let mut destination = agent("db2", DESTINATION, &all, Vec::new(), |_| None);
+        let (run, _) = measured(&mut source, &mut destination, &order(&fine), &go_on);
+        let why = run.unwrap_err().to_string();
+        assert!(why.contains("'linerate runs fetch db1' gets it"), "{why}");
+        assert_eq!(requested(&all), ["db2 hold", "db2 confirm"]);
+    }
+
+    #[test]
+    fn what_is_stopped_is_released_at_the_source_which_answers_all_the_same() {
+        let all = Requested::default();
+        let (stop, fine) = (AtomicBool::new(true), || Ok(()));
+        let nothing = |_: &DirectRequest| None;
+        let mut source = agent("db1", SOURCE, &all, run_document(SLOT), nothing);
+        let mut destination = agent("db2", DESTINATION, &all, Vec::new(), nothing);
+        let (run, _) = measured(&mut source, &mut destination, &order(&fine), &stop);
+        assert!(run.is_ok());
+        let all = without_pieces(requested(&all));
+        let played = ["db1 play", "db1 release", "db1 document"].map(str::to_owned);
+        assert!(all.windows(3).any(|three| three == played), "{all:?}");
+    }
+
+    #[test]
+    fn what_is_fetched_is_what_was_kept_under_that_name() {
+        let all = Requested::default();
+        let whole = run_document(SLOT);
+        let digest = sha256(&whole);
+        let fetched = |document: Vec<u8>, run: &str, digest: &str| {
+            let mut agent = agent("db1", SOURCE, &all, document, |_| None);
+            match fetch(&mut agent, run, digest) {
+                Ok(SlotResult::Run(run)) => Ok(run.id),
+                Ok(SlotResult::Mtu(record)) => Ok(format!("mtu {}", record.id)),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        assert!(whole.len() > 200, "it comes in several pieces");
+        assert_eq!(fetched(whole.clone(), SLOT, &digest), Ok(SLOT.to_owned()));
+        let pieces = requested(&all).len();
+        assert_eq!(pieces, whole.len().div_ceil(100) + 1);
+        let why = fetched(whole.clone(), SLOT, "other").unwrap_err();
+        assert!(why.contains("its SHA-256 differs"), "{why}");
+        let why = fetched(whole.clone(), "another", &digest).unwrap_err();
+        assert_eq!(why, format!("db1 sent the run {SLOT} instead of another"));
+        let why = fetched(b"{}".to_vec(), SLOT, &sha256(b"[")).unwrap_err();
+        assert!(why.contains("differs"), "{why}");
+        let why = fetched(b"[".to_vec(), SLOT, &sha256(b"[")).unwrap_err();
+        assert!(why.contains("that this version cannot read"), "{why}");
+        let damaged = |_: &DirectRequest| {
+            let data = "?".to_owned();
+            Some(Answer::Document { data })
+        };
+        let mut agent = agent("db1", SOURCE, &all, Vec::new(), damaged);
+        let why = fetch(&mut agent, SLOT, &digest).err().unwrap().to_string();
+        assert_eq!(why, "db1 sent a damaged piece");
+    }
+
+    #[test]
+    fn an_answer_is_waited_for_in_its_time_and_as_long_as_it_is_wanted() {
+        let mut silent = directed("db1", |_| None);
+        let mut of = |within, goes_on: bool| {
+            let error = ask(&mut silent, DirectRequest::Key, within, &|| goes_on).unwrap_err();
+            (exit_of(&error), error.to_string())
+        };
+        let (code, why) = of(Duration::from_millis(20), true);
+        assert_eq!(code, Exit::Unreachable);
+        assert!(why.contains("did not answer in time"), "{why}");
+        let (code, why) = of(Duration::from_secs(3600), false);
+        assert_eq!(
+            (code, why.as_str()),
+            (Exit::Interrupted, "stopped before the answer")
+        );
+        let mut refuses = directed("db1", |_| Some(Err("no right".to_owned())));
+        let why = kept(&mut refuses, 0).unwrap_err().to_string();
+        assert_eq!(why, "db1 refuses: no right");
+        let mut kept_runs = directed("db1", |request| match request {
+            DirectRequest::Kept { after: 3 } => Some(Ok(Answer::Kept { runs: Vec::new() })),
+            _ => Some(Ok(Answer::Confirmed)),
+        });
+        assert_eq!(kept(&mut kept_runs, 3).unwrap(), []);
+        let why = kept(&mut kept_runs, 4).unwrap_err().to_string();
+        assert!(why.starts_with("db1 answered out of turn"), "{why}");
+    }
+
+    #[test]
+    fn a_host_is_held_for_light_probes_where_it_says_where_it_answers_them() {
+        let held = |light: bool, refuses: bool| {
+            let mut agent = directed("db1", move |request| {
+                Some(Ok(match request {
+                    DirectRequest::Hold {
+                        role: SlotRole::Light,
+                        peer: None,
+                        ..
+                    } if refuses => Answer::HoldRefused {
+                        why: "no port".to_owned(),
+                        free_in: None,
+                    },
+                    DirectRequest::Hold { .. } => Answer::Held {
+                        id: SOURCE,
+                        port: 1,
+                        light: light.then(|| LightPort {
+                            port: 7,
+                            token: "x".to_owned(),
+                        }),
+                    },
+                    _ => Answer::Confirmed,
+                }))
+            });
+            let soon = Duration::from_secs(30);
+            let held = hold_light(&mut agent, SLOT, Nanos::from_secs(60), soon);
+            held.map(|port| port.port).map_err(|why| why.to_string())
+        };
+        assert_eq!(held(true, false), Ok(7));
+        assert!(held(false, false).unwrap_err().contains("out of turn"));
+        assert_eq!(held(true, true), Err("db1 refuses: no port".to_owned()));
+        let mut old = crate::testing::linked("db1", |sender, _| sender.close("what is that"));
+        let why = hold_light(&mut old, SLOT, Nanos(1), Duration::from_secs(30));
+        let why = format!("{:#}", why.unwrap_err());
+        assert!(why.contains("does not know light probes"), "{why}");
     }
 }

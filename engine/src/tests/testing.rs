@@ -1,10 +1,16 @@
 //! Helps for tests.
 
+use crate::controller::PeerLink;
 use crate::prelude::*;
 use crate::transport::driver::ByteStream;
+use crate::transport::{
+    AgentChannel, Channel, ChannelEvent, ChannelSender, ControllerChannel, Reached,
+};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU32;
+use wire::control::direct::{DirectAnswer, DirectRequest};
+use wire::control::{AgentRole, ToAgent};
 
 /// A directory that goes away with its value.
 pub(crate) struct TempDir(PathBuf);
@@ -36,4 +42,52 @@ impl Drop for TempDir {
 pub(crate) fn byte_stream(socket: UnixStream) -> Box<dyn ByteStream> {
     socket.set_nonblocking(true).unwrap();
     Box::new(TcpStream::from(OwnedFd::from(socket)))
+}
+
+/// Both ends of a control connection in this process.
+pub(crate) fn channels(name: &str) -> (ControllerChannel, AgentChannel) {
+    let (local, remote) = UnixStream::pair().unwrap();
+    let soon = Duration::from_secs(30);
+    std::thread::scope(|scope| {
+        let agent = scope.spawn(|| Channel::start(byte_stream(remote), "a controller", soon, None));
+        let controller = Channel::start(byte_stream(local), name, soon, None);
+        (controller.unwrap(), agent.join().unwrap().unwrap())
+    })
+}
+
+/// A link with an agent at loopback, which is served by this until the link ends.
+pub(crate) fn linked(
+    name: &str,
+    mut serve: impl FnMut(&ChannelSender<AgentRole>, ToAgent) + Send + 'static,
+) -> PeerLink {
+    let (channel, agent) = channels(name);
+    std::thread::spawn(move || {
+        let sender = agent.sender();
+        loop {
+            match agent.recv(Duration::from_secs(1)) {
+                Some(ChannelEvent::Message(message)) => serve(&sender, message),
+                Some(ChannelEvent::Ended(_)) => return,
+                None => {}
+            }
+        }
+    });
+    PeerLink::new(Reached {
+        channel,
+        addresses: vec![[127, 0, 0, 1].into()],
+        keys: None,
+    })
+}
+
+/// A link with an agent that answers what a coordinator requests; `None` is no answer.
+pub(crate) fn directed(
+    name: &str,
+    mut answer: impl FnMut(DirectRequest) -> Option<Result<DirectAnswer, String>> + Send + 'static,
+) -> PeerLink {
+    linked(name, move |sender, message| {
+        if let ToAgent::Direct { number, request } = message
+            && let Some(answer) = answer(request)
+        {
+            let _ = sender.send(ToController::Directed { number, answer });
+        }
+    })
 }

@@ -176,3 +176,100 @@ impl ChildWords {
         printable(line.unwrap_or_default(), 300)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shell with this script, whose end means its status and last words.
+    fn shell(script: &str) -> Pipes {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        let meaning: Box<Meaning> = Box::new(|status, words| {
+            let code = status.and_then(|status| status.code());
+            Some(format!("{code:?} {words}"))
+        });
+        Pipes::of_command(command, meaning).unwrap()
+    }
+
+    /// What it says until its end.
+    fn read(pipes: &mut Pipes) -> Vec<u8> {
+        let (mut all, mut room) = (Vec::new(), [0; 64]);
+        loop {
+            match pipes.read(&mut room) {
+                Ok(0) => return all,
+                Ok(count) => all.extend_from_slice(&room[..count]),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    poll(&mut pipes.wait_for(true, false), None).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_go_both_ways_and_its_input_ends_with_this_end() {
+        let mut pipes = shell("cat");
+        assert_eq!(pipes.wait_for(true, true).len(), 2);
+        assert_eq!(pipes.wait_for(true, false).len(), 1);
+        assert_eq!(pipes.wait_for(false, false).len(), 0);
+        let nothing = pipes.read(&mut [0]).unwrap_err();
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        assert_eq!(pipes.write(b"hello").unwrap(), 5);
+        pipes.finish();
+        assert_eq!(read(&mut pipes), b"hello");
+        let closed = pipes.write(b"x").unwrap_err();
+        assert_eq!(closed.kind(), ErrorKind::BrokenPipe);
+        assert_eq!(pipes.explain(None).unwrap(), "Some(0) ");
+    }
+
+    #[test]
+    fn a_pipe_takes_what_goes_without_waiting() {
+        let mut pipes = shell("read line");
+        let large = vec![b'x'; 1 << 20];
+        assert_eq!(pipes.write(&large).unwrap(), ATOMIC);
+        let mut taken = ATOMIC;
+        let full = loop {
+            match pipes.write(&large) {
+                Ok(more) => taken += more,
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            matches!(full.kind(), ErrorKind::WouldBlock),
+            "{full} after {taken}"
+        );
+    }
+
+    #[test]
+    fn the_last_line_of_what_it_complains_of_is_kept() {
+        let said = |script: &str| {
+            let mut pipes = shell(script);
+            pipes.finish();
+            pipes.explain(None).unwrap()
+        };
+        assert_eq!(said("exit 3"), "Some(3) ");
+        assert_eq!(
+            said("echo one >&2; echo ' two ' >&2; echo >&2; exit 1"),
+            "Some(1) two"
+        );
+        let long = "i=0; while [ $i -lt 200 ]; do echo 0123456789012345678901234567890123456789 >&2; i=$((i+1)); done; echo last >&2";
+        assert_eq!(said(long), "Some(0) last");
+        let words = ChildWords::default();
+        assert_eq!(
+            words.last(Duration::ZERO),
+            "",
+            "it has not ended, and nobody waits"
+        );
+    }
+
+    #[test]
+    fn a_child_that_does_not_end_is_killed_with_its_pipes() {
+        let mut pipes = shell("trap '' TERM; exec sleep 3600");
+        let child = pipes.agent.as_mut().unwrap();
+        assert_eq!(child.wait(Duration::ZERO), None);
+        let proc = format!("/proc/{}", child.child.id());
+        drop(pipes);
+        assert!(!Path::new(&proc).exists());
+    }
+}
