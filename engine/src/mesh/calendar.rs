@@ -70,7 +70,7 @@ pub(super) struct MeshCalendar<'a> {
 /// Why a pair has no slot: something else is booked on its hosts or links.
 #[derive(Debug)]
 pub(super) struct PairBooked {
-    why: String,
+    pub(super) why: String,
     /// When it is free; `None`: not in this period.
     pub(super) free: Option<Nanos>,
 }
@@ -85,7 +85,7 @@ impl std::error::Error for PairBooked {}
 
 /// Why the calendar cannot be used: in the log once, not for each leg.
 #[derive(Debug)]
-pub(super) struct NoCalendar(String);
+pub(super) struct NoCalendar(pub(super) String);
 
 impl fmt::Display for NoCalendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -553,5 +553,208 @@ mod tests {
         let apart = calendar_of(&apart, &directory);
         hold(&one, "5").unwrap();
         hold(&apart, "6").unwrap();
+    }
+
+    const THREE: &str = "[mesh]\nname = \"m\"\n[[host]]\nname = \"a\"\nagent = \"a\"\nsite = \"x\"\n\
+        [[host]]\nname = \"b\"\nagent = \"b\"\nsite = \"y\"\n\
+        [[link]]\nname = \"up\"\nsite = \"x\"\nunits = UNITS\n\
+        [[test]]\nname = \"t\"\nhosts = [\"*\"]\nevery = \"1h\"\n";
+
+    fn linked(units: &str) -> Mesh {
+        parse_mesh(&THREE.replace("UNITS", units), "m.toml").unwrap()
+    }
+
+    #[test]
+    fn the_first_resource_without_a_free_unit_is_named_with_its_booking() {
+        let booking = |resource: &str, unit, starts, ends| Booking {
+            slot: format!("{resource}{unit}"),
+            resource: resource.to_owned(),
+            unit,
+            starts,
+            ends,
+            expires: None,
+            who: "mesh x".to_owned(),
+            what: format!("t{unit}"),
+        };
+        let wanted = SlotRequest {
+            slot: "s".to_owned(),
+            starts: 1000,
+            ends: 2000,
+            expires: None,
+            who: String::new(),
+            what: String::new(),
+            resources: Vec::new(),
+        };
+        let units = [("host:a".to_owned(), 1), ("link:up".to_owned(), 2)];
+        let why = |bookings: &[Booking]| why_booked(&units, &wanted, bookings);
+        let faster = "another booking was faster";
+        assert_eq!(why(&[]), faster);
+        let until = |at| utc(moment(at));
+        let host = |starts, ends| [booking("host:a", 1, starts, ends)];
+        let named = format!("host a is booked until {} (mesh x, t1)", until(1500));
+        assert_eq!(why(&host(0, 1500)), named);
+        // What only touches it is no overlap.
+        assert_eq!([why(&host(0, 1000)), why(&host(2000, 3000))], [faster; 2]);
+        assert_ne!(why(&host(0, 1001)), faster);
+        assert_ne!(why(&host(1999, 3000)), faster);
+        let link = |unit| booking("link:up", unit, 0, 1600);
+        assert_eq!(why(&[link(1)]), faster, "a unit is left");
+        let named = format!("link up is booked until {} (mesh x, t1)", until(1600));
+        assert_eq!(why(&[link(1), link(2)]), named);
+    }
+
+    #[test]
+    fn a_pair_takes_its_hosts_and_the_links_between_and_confirmed_slots_are_renewed() {
+        let directory = TempDir::new();
+        let mesh = linked("2");
+        let calendar = calendar_of(&mesh, &directory);
+        let booking = hold(&calendar, "1").unwrap();
+        assert_eq!(booking.resources, ["host:a", "host:b", "link:up"]);
+        assert_eq!(booking.ends - booking.starts, 10_000);
+        assert_eq!(booking.expires, Some(booking.starts + TTL));
+        assert_eq!(
+            (booking.who.as_str(), booking.what.as_str()),
+            ("mesh m", "t: a to b")
+        );
+        let listed = |calendar: &MeshCalendar<'_>| {
+            let all = calendar.with(|calendar| calendar.list(now())).unwrap();
+            all.into_iter().map(|one| one.expires).collect::<Vec<_>>()
+        };
+        // Until it is confirmed it is not renewed.
+        calendar.renew().unwrap();
+        assert_eq!(listed(&calendar), [booking.expires; 3]);
+        calendar.confirm(&booking).unwrap();
+        let confirmed = sys::lock(&calendar.confirmed)["1"].clone();
+        assert!(confirmed.expires >= booking.expires);
+        calendar.renew().unwrap();
+        assert_eq!(
+            sys::lock(&calendar.confirmed)["1"],
+            confirmed,
+            "it is early"
+        );
+        let due = now() + TTL - RENEW_EVERY;
+        sys::lock(&calendar.confirmed).get_mut("1").unwrap().expires = Some(due);
+        let before = now();
+        calendar.renew().unwrap();
+        let renewed = sys::lock(&calendar.confirmed)["1"].expires.unwrap();
+        assert!(renewed >= before + TTL && renewed <= now() + TTL);
+        assert_eq!(listed(&calendar), [Some(renewed); 3]);
+        // One that is over is forgotten, and one that somebody else released is lost.
+        sys::lock(&calendar.confirmed).get_mut("1").unwrap().ends = now();
+        calendar.renew().unwrap();
+        assert!(sys::lock(&calendar.confirmed).is_empty());
+        calendar.confirm(&booking).unwrap();
+        calendar.release_all();
+        assert!(listed(&calendar).is_empty() && sys::lock(&calendar.confirmed).is_empty());
+    }
+
+    #[test]
+    fn a_slot_whose_time_is_over_is_not_confirmed_and_one_that_is_lost_is_named() {
+        let directory = TempDir::new();
+        let mesh = linked("2");
+        let log = Mutex::new(Vec::new());
+        let note = |line: &str| sys::lock(&log).push(line.to_owned());
+        let calendar = MeshCalendar {
+            log: &note,
+            ..calendar_of(&mesh, &directory)
+        };
+        let mut booking = hold(&calendar, "1").unwrap();
+        calendar.confirm(&booking).unwrap();
+        // Somebody else has the host meanwhile.
+        let other = SlotRequest {
+            slot: "other".to_owned(),
+            expires: None,
+            ..booking.clone()
+        };
+        calendar
+            .with(|calendar| calendar.release(now(), "1"))
+            .unwrap();
+        assert!(
+            calendar
+                .with(|calendar| calendar.take(now(), &other))
+                .unwrap()
+        );
+        let due = Some(now());
+        sys::lock(&calendar.confirmed).get_mut("1").unwrap().expires = due;
+        calendar.renew().unwrap();
+        assert!(sys::lock(&calendar.confirmed).is_empty());
+        let logged = sys::lock(&log).join("\n");
+        assert!(
+            logged.starts_with("t: a to b: its booking ended while"),
+            "{logged}"
+        );
+        booking.slot = "2".to_owned();
+        let why = calendar.confirm(&booking).unwrap_err().to_string();
+        assert!(
+            why.starts_with("its booking in the calendar ended after 30 s"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn units_that_change_are_those_of_all_meshes_and_are_in_the_log() {
+        let directory = TempDir::new();
+        let log = Mutex::new(Vec::new());
+        let note = |line: &str| sys::lock(&log).push(line.to_owned());
+        for (units, line) in [
+            ("2", None),
+            ("2", None),
+            (
+                "1",
+                Some(
+                    "link:up has 1 unit from now on, for all meshes of the calendar, instead of 2",
+                ),
+            ),
+        ] {
+            let mesh = linked(units);
+            let calendar = MeshCalendar {
+                mesh: &mesh,
+                file: directory.path().join("meshes.db"),
+                place: "a test".to_owned(),
+                log: &note,
+                opened: Mutex::new(Err(String::new())),
+                confirmed: Mutex::default(),
+            };
+            let mut opened = calendar.open().unwrap().unwrap();
+            let count: u32 = units.parse().unwrap();
+            assert_eq!(opened.units("link:up").unwrap(), count);
+            assert_eq!(opened.units("host:b").unwrap(), 1);
+            assert_eq!(opened.units("disk:b").unwrap(), 0, "nothing is copied");
+            // One coordinator of a mesh.
+            let holder = calendar.open().unwrap().err().unwrap();
+            assert!(
+                calendar
+                    .held_by(&holder)
+                    .contains("one of a mesh is possible")
+            );
+            let logged = std::mem::take(&mut *sys::lock(&log));
+            assert_eq!(logged.first().map(String::as_str), line);
+        }
+    }
+
+    #[test]
+    fn a_calendar_that_failed_is_not_used_until_it_is_opened_again() {
+        let directory = TempDir::new();
+        let mesh = linked("2");
+        let log = Mutex::new(Vec::new());
+        let note = |line: &str| sys::lock(&log).push(line.to_owned());
+        let calendar = MeshCalendar {
+            log: &note,
+            ..calendar_of(&mesh, &directory)
+        };
+        let lost = || calendar::Error::Unknown("a test".to_owned(), "x".to_owned());
+        let why = calendar
+            .with(|_| -> Result<(), _> { Err(lost()) })
+            .unwrap_err();
+        let again = calendar.with(|_| -> Result<(), _> { panic!("it is not used") });
+        assert_eq!(again.unwrap_err().to_string(), why.to_string());
+        assert!(hold(&calendar, "1").is_err());
+        let mut archive = Archive::open(&directory.path().join("runs.db")).unwrap();
+        let looks = AtomicU32::new(0);
+        let goes_on = || looks.fetch_add(1, Ordering::SeqCst) < 1;
+        calendar.keep(&mut archive, &goes_on).unwrap();
+        hold(&calendar, "1").unwrap();
+        let logged = sys::lock(&log).join("\n");
+        assert!(logged.ends_with("; it can be used again"), "{logged}");
     }
 }

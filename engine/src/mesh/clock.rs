@@ -89,3 +89,94 @@ impl MeshClock {
         self.source.sleep(time);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_wall_clock_that_moves_by_more_than_a_second_was_set() {
+        let read = |wall: [u64; 3]| {
+            let [first, second, third] = wall;
+            let monotonic = [SECOND, 2 * SECOND, 3 * SECOND];
+            let clock = MeshClock::of(Box::new(Fixed {
+                at: Mutex::new(0),
+                monotonic,
+                wall: [first, second, third],
+            }));
+            let steps = [(); 3].map(|()| clock.read().1);
+            (steps, clock.steps())
+        };
+        let base = 1_000 * SECOND;
+        let on_time = [base, base + SECOND, base + 2 * SECOND];
+        assert_eq!(read(on_time), ([None; 3], 0));
+        let slow = [base, base + 2 * SECOND, base + 2 * SECOND];
+        assert_eq!(read(slow), ([None; 3], 0), "a second is none");
+        let forward = [base, base + 2 * SECOND + 1, base + 3 * SECOND + 1];
+        let by = i128::from(SECOND + 1);
+        assert_eq!(read(forward), ([None, Some(by), None], 1));
+        let and_back = [base, base + 2 * SECOND + 1, base + 2 * SECOND];
+        assert_eq!(read(and_back), ([None, Some(by), Some(-by)], 2));
+    }
+
+    /// Clocks that stand still while they are read.
+    struct Fixed {
+        /// Readings of the monotonic clock so far: two for each of the wall clock.
+        at: Mutex<usize>,
+        monotonic: [u64; 3],
+        wall: [u64; 3],
+    }
+
+    impl TimeSource for Fixed {
+        fn wall(&self) -> Nanos {
+            Nanos(self.wall[*sys::lock(&self.at) / 2])
+        }
+
+        fn monotonic(&self) -> Nanos {
+            let mut at = sys::lock(&self.at);
+            *at += 1;
+            Nanos(self.monotonic[(*at - 1) / 2])
+        }
+
+        fn sleep(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn clocks_that_took_long_to_read_are_read_again() {
+        /// The monotonic clock passes so much while the wall clock is read, and nothing the next time.
+        struct Slow(Mutex<Vec<u64>>);
+        impl TimeSource for Slow {
+            fn wall(&self) -> Nanos {
+                Nanos(sys::lock(&self.0).len() as u64)
+            }
+
+            fn monotonic(&self) -> Nanos {
+                Nanos(sys::lock(&self.0).remove(0))
+            }
+
+            fn sleep(&self, _: Duration) {}
+        }
+        let read = |all: &[u64]| {
+            let clock = MeshClock::of(Box::new(Slow(Mutex::new(all.to_vec()))));
+            clock.read().0.0
+        };
+        let within = READ_WITHIN.0;
+        assert_eq!(read(&[0, within - 1, 0, 0]), 3, "the first reading counts");
+        assert_eq!(read(&[0, within, 0, 0]), 1, "the second does");
+    }
+
+    #[test]
+    fn the_clocks_of_this_host_go_on() {
+        let clock = MeshClock::default();
+        let before = unix_time();
+        let (now, step) = clock.read();
+        assert!(before <= now && now <= unix_time());
+        assert_eq!((step, clock.steps()), (None, 0));
+        let begun = Instant::now();
+        clock.sleep(Duration::from_millis(5));
+        assert!(begun.elapsed() >= Duration::from_millis(5));
+        assert_eq!(clock.read().1, None);
+    }
+}

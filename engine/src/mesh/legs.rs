@@ -135,3 +135,156 @@ fn bare(
     let cell = [&mesh.name, &test.name, name(src), name(dst)];
     MeshLeg::bare(run.to_owned(), leg, cell, starts, LegOutcome::Failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mesh::parse_mesh;
+    use model::mtu::{Climb, MTU_SCHEMA, Method, MtuFound, MtuReport, PathEnd};
+    use model::{BitRate, Bytes, EndRecord, Leg};
+
+    fn mesh_of(kind: &str) -> Mesh {
+        let hosts =
+            ["a", "b"].map(|name| format!("[[host]]\nname = \"{name}\"\nagent = \"{name}\"\n"));
+        let test =
+            format!("[[test]]\nname = \"t\"\nkind = \"{kind}\"\nhosts = [\"*\"]\nevery = \"1d\"\n");
+        let text = format!("[mesh]\nname = \"m\"\n{}{test}", hosts.concat());
+        parse_mesh(&text, "m.toml").unwrap()
+    }
+
+    const STARTS: Nanos = Nanos::from_secs(1_000_000);
+
+    #[test]
+    fn each_direction_of_a_path_mtu_is_a_leg_from_its_sender() {
+        let mesh = mesh_of("mtu");
+        let way = |passes: Option<u32>| {
+            let climb = Climb {
+                passes,
+                ..Climb::default()
+            };
+            crate::mtu::local::way(&PathEnd::default(), None, climb, None, None)
+        };
+        let report = MtuReport {
+            schema: MTU_SCHEMA,
+            host: "b".to_owned(),
+            method: Method::Agent,
+            local: PathEnd::default(),
+            remote: None,
+            forward: way(Some(1500)),
+            reverse: way(None),
+            notes: Vec::new(),
+        };
+        let record = MtuRecord {
+            id: "x".to_owned(),
+            ended: Nanos(0),
+            found: MtuFound::Look(Box::new(report)),
+        };
+        let legs = legs_of_mtu(&mesh, &mesh.tests[0], (0, 1), STARTS, &record);
+        let legs: Vec<_> = legs
+            .iter()
+            .map(|leg| {
+                assert_eq!((leg.run.as_str(), leg.starts), ("x", STARTS));
+                let why = leg.why.as_deref();
+                (
+                    leg.leg,
+                    leg.src.as_str(),
+                    leg.dst.as_str(),
+                    leg.mtu,
+                    leg.outcome,
+                    why,
+                )
+            })
+            .collect();
+        let none = Some("no packet passes");
+        assert_eq!(
+            legs,
+            [
+                (0, "a", "b", Some(1500), LegOutcome::Good, None),
+                (1, "b", "a", None, LegOutcome::Failed, none),
+            ]
+        );
+    }
+
+    fn leg(direction: Direction, started: u64, bytes: u64, ended: Ended) -> Leg {
+        let end = EndRecord {
+            bytes: Bytes(bytes),
+            duration: Nanos::from_secs(10),
+            ..EndRecord::default()
+        };
+        Leg {
+            direction,
+            started: Nanos::from_secs(started),
+            local: end.clone(),
+            remote: end,
+            ended,
+        }
+    }
+
+    #[test]
+    fn what_a_run_measured_is_good_and_the_rest_has_its_reason() {
+        let mesh = mesh_of("bulk");
+        let test = &mesh.tests[0];
+        let of = |legs: Vec<Leg>, ended: Ended| {
+            let run = Run {
+                id: "r".to_owned(),
+                spec: test.spec.clone(),
+                legs,
+                ended,
+                ..Run::default()
+            };
+            legs_of_run(&mesh, test, ((0, 1), STARTS), &run)
+        };
+        let up = || leg(Direction::Up, 0, 10_000_000, Ended::Complete);
+        let down = |bytes, ended| leg(Direction::Down, 12, bytes, ended);
+        let rows = of(
+            vec![up(), down(5_000_000, Ended::Complete)],
+            Ended::Complete,
+        );
+        let [first, second] = &rows[..] else {
+            panic!("{rows:?}")
+        };
+        assert_eq!(
+            (first.outcome, first.why.as_ref()),
+            (LegOutcome::Good, None)
+        );
+        assert_eq!(first.goodput, Some(BitRate(8_000_000)));
+        assert_eq!(
+            (first.bytes, first.span),
+            (Some(Bytes(10_000_000)), Nanos::from_secs(10))
+        );
+        assert_eq!(
+            (first.src.as_str(), first.leg, first.starts),
+            ("a", 0, STARTS)
+        );
+        assert_eq!((second.src.as_str(), second.leg), ("b", 1));
+        assert_eq!(second.starts, STARTS + Nanos::from_secs(12));
+        assert_eq!(second.goodput, Some(BitRate(4_000_000)));
+        // The clock of its source may be wrong, but no round is longer.
+        let late = leg(Direction::Up, 1 << 30, 1, Ended::Complete);
+        assert_eq!(
+            of(vec![late], Ended::Complete)[0].starts,
+            STARTS + round_length(test)
+        );
+
+        let failed = || Ended::Failed {
+            why: "it broke".to_owned(),
+        };
+        for (bytes, ended, why) in [
+            (0, Ended::Complete, "no data arrived"),
+            (5, failed(), "it ended early: it broke"),
+            (5, Ended::Interrupted, "it ended early: interrupted"),
+        ] {
+            let rows = of(vec![up(), down(bytes, ended)], Ended::Complete);
+            assert_eq!(rows[1].outcome, LegOutcome::Failed);
+            assert_eq!((rows[1].why.as_deref(), rows[1].goodput), (Some(why), None));
+            assert_eq!(rows[1].bytes, Some(Bytes(bytes)));
+        }
+        let rows = of(vec![up()], Ended::Interrupted);
+        assert_eq!((rows.len(), rows[1].outcome), (2, LegOutcome::Missed));
+        assert_eq!(rows[1].why.as_deref(), Some("the run ended before it"));
+        assert_eq!(
+            (rows[1].src.as_str(), rows[1].leg, rows[1].starts),
+            ("b", 1, STARTS)
+        );
+    }
+}

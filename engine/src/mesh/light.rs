@@ -371,4 +371,132 @@ mod tests {
         assert_eq!(refused.outcome, LegOutcome::Failed);
         assert_eq!(refused.why.as_deref(), Some("no port"));
     }
+
+    use crate::testing::directed;
+    use mesh::{Mesh, parse_mesh};
+
+    fn mesh_of() -> Mesh {
+        let hosts = ["a", "b", "c"]
+            .map(|name| format!("[[host]]\nname = \"{name}\"\nagent = \"{name}\"\n"));
+        let test = "[[test]]\nname = \"l\"\nkind = \"light\"\nhosts = [\"*\"]\npackets = 5\n";
+        let text = format!("[mesh]\nname = \"m\"\n{}{test}", hosts.concat());
+        parse_mesh(&text, "m.toml").unwrap()
+    }
+
+    fn result(sent: u32, came: u32, largest: Option<u32>) -> LightResult {
+        LightResult {
+            sent,
+            came,
+            largest,
+            rtt_p50: Some(Nanos(7)),
+            ..LightResult::default()
+        }
+    }
+
+    #[test]
+    fn an_agent_answers_for_each_host_with_what_is_possible() {
+        let mesh = mesh_of();
+        let light = mesh.tests[0].light.as_ref().unwrap();
+        let agent = directed("db1", |_| None);
+        let of = |busy, peers: Vec<LightResult>, to: Vec<usize>| {
+            let answer = DirectAnswer::Lighted { busy, peers };
+            lighted_of(answer, &agent, light, to).map_err(|why| why.to_string())
+        };
+        let most = result(5, 5, Some(65_535));
+        let (busy, found) = of(true, vec![most.clone(), result(0, 0, None)], vec![2, 1]).unwrap();
+        assert!(busy);
+        assert_eq!(found, [(2, most.clone()), (1, result(0, 0, None))]);
+        assert!(!of(false, Vec::new(), Vec::new()).unwrap().0);
+        for (peers, to) in [
+            (vec![most.clone()], vec![1, 2]),
+            (vec![most.clone(), most], vec![1]),
+            (vec![result(6, 5, None)], vec![1]),
+            (vec![result(4, 5, None)], vec![1]),
+            (vec![result(5, 5, Some(65_536))], vec![1]),
+        ] {
+            let why = of(false, peers, to).unwrap_err();
+            assert!(why.starts_with("db1 answered out of turn"), "{why}");
+        }
+        let other = lighted_of(DirectAnswer::Confirmed, &agent, light, Vec::new());
+        assert!(other.is_err());
+    }
+
+    /// Has this done by a coordinator that may be stopped.
+    fn coordinator<T>(mesh: &Mesh, act: impl FnOnce(&MeshRun<'_>, &AtomicBool) -> T) -> T {
+        let dir = crate::testing::TempDir::new();
+        let stop = AtomicBool::new(false);
+        let run = MeshRun {
+            mesh,
+            archive: dir.path().join("runs.db"),
+            directory: dir.path().to_owned(),
+            stop: &stop,
+            log: &|_| {},
+            alerts: super::super::AlertQueue::default(),
+            ended: false.into(),
+            clock: super::super::MeshClock::default(),
+        };
+        act(&run, &stop)
+    }
+
+    #[test]
+    fn each_cell_has_a_row_with_its_result_or_why_there_is_none() {
+        let mesh = mesh_of();
+        let test = &mesh.tests[0];
+        let light = test.light.as_ref().unwrap();
+        let mut cycle = LightCycle::default();
+        cycle.results.insert((0, 1), result(5, 4, Some(1500)));
+        cycle.results.insert((1, 0), result(5, 5, Some(1500)));
+        cycle.busy.insert(1);
+        cycle.away.insert(2, "it is off".to_owned());
+        let (slot, starts) = ("0".repeat(32), Nanos::from_secs(60));
+        let legs = coordinator(&mesh, |run, _| {
+            run.light_legs(test, light, &cycle, &slot, starts)
+        });
+        assert_eq!(legs.len(), 6);
+        let numbers: Vec<u32> = legs.iter().map(|leg| leg.leg).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+        for leg in &legs {
+            assert_eq!((leg.run.as_str(), leg.starts), (slot.as_str(), starts));
+            let of_c = leg.src == "c" || leg.dst == "c";
+            let why = of_c.then_some("c: it is off");
+            assert_eq!(leg.why.as_deref(), why, "{leg:?}");
+            let (outcome, packets) = match of_c {
+                true => (LegOutcome::Missed, Some(0)),
+                false => (LegOutcome::Good, Some(5)),
+            };
+            assert_eq!((leg.outcome, leg.packets), (outcome, packets));
+            assert_eq!(leg.busy, !of_c, "either of both is");
+        }
+        assert_eq!(legs[0].loss_ppm, Some(200_000));
+        assert_eq!(legs[0].span, Nanos(5 * light.gap(1).0));
+        let free = LightCycle {
+            busy: BTreeSet::new(),
+            ..cycle
+        };
+        let legs = coordinator(&mesh, |run, _| {
+            run.light_legs(test, light, &free, &slot, starts)
+        });
+        assert!(legs.iter().all(|leg| !leg.busy));
+    }
+
+    #[test]
+    fn threads_are_waited_for_until_all_have_sent_the_time_is_over_or_nobody_wants_it() {
+        let mesh = mesh_of();
+        coordinator(&mesh, |run, stop| {
+            let (send, from) = mpsc::channel();
+            let long = Duration::from_secs(3600);
+            (0..3).for_each(|n| send.send(n).unwrap());
+            assert_eq!(run.collect(&from, 2, long), [0, 1]);
+            let begun = Instant::now();
+            assert_eq!(run.collect(&from, 2, Duration::from_millis(20)), [2]);
+            assert!(begun.elapsed() >= Duration::from_millis(20));
+            assert_eq!(run.collect(&from, 0, long), [0; 0]);
+            send.send(3).unwrap();
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(run.collect(&from, 1, long), [0; 0]);
+            stop.store(false, Ordering::Relaxed);
+            drop(send);
+            assert_eq!(run.collect(&from, 2, long), [3], "nobody sends any more");
+        });
+    }
 }

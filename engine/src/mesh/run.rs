@@ -650,8 +650,7 @@ impl MeshRun<'_> {
             let host = |name: &str| self.mesh.hosts.iter().position(|host| host.name == name);
             let test = self.mesh.tests.iter().find(|test| test.name == one.test);
             if let (Some(from), Some(to), Some(test)) = (host(&one.src), host(&one.dst), test)
-                // One that lies in the future is of another clock.
-                && (one.starts > now || one.starts + round_length(test) <= now + BEFORE_THE_NEXT)
+                && is_over(one.starts, test, now)
                 && !asked.contains(&one.src)
                 && !asked.contains(&one.run)
             {
@@ -718,3 +717,11 @@ impl MeshRun<'_> {
         }
     }
 }
+
+/// Whether the round that began then is over. One that lies in the future is of another clock.
+fn is_over(starts: Nanos, test: &MeshTest, now: Nanos) -> bool {
+    starts > now || starts + round_length(test) <= now + BEFORE_THE_NEXT
+}
+
+#[cfg(test)]
+mod tests;

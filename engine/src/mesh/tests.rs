@@ -343,6 +343,173 @@ fn a_clock_that_is_set_stops_no_round() {
     );
 }
 
+/// Two hosts and a test of this kind.
+fn two_hosts(kind: &str) -> Mesh {
+    let hosts = [1, 2].map(|n| format!("[[host]]\nname = \"h{n}\"\nagent = \"127.0.0.{n}:1\"\n"));
+    let test =
+        format!("[[test]]\nname = \"b\"\nkind = \"{kind}\"\nhosts = [\"*\"]\nevery = \"1h\"\n");
+    let file = format!(
+        "[mesh]\nname = \"m\"\nepoch = 2026-11-23T00:00:00Z\n{}{test}",
+        hosts.concat()
+    );
+    parse_mesh(&file, "m.toml").unwrap()
+}
+
+#[test]
+fn a_grid_and_a_history_have_the_figure_of_their_test() {
+    let scratch = Scratch::new("figures");
+    drop(Archive::open(&scratch.0.join("runs.db")).unwrap());
+    for (kind, figure, metric) in [
+        ("bulk", CellFigure::Goodput, Some(Metric::Goodput)),
+        ("udp", CellFigure::Goodput, Some(Metric::Goodput)),
+        ("request", CellFigure::Latency, Some(Metric::LatencyP50)),
+        ("mtu", CellFigure::Mtu, None),
+        ("light", CellFigure::LightRtt, Some(Metric::LatencyP50)),
+    ] {
+        let mesh = two_hosts(kind);
+        let test = &mesh.tests[0];
+        let legs = &mut legs_of(&scratch);
+        let grid = grid(legs, &mesh, test, Nanos::from_secs(START)).unwrap();
+        assert!(grid.figure == figure, "{kind}");
+        let history = history(legs, &mesh, test, ["h1", "h2"]).unwrap().unwrap();
+        assert_eq!(history.metric, metric, "{kind}");
+        assert_eq!(
+            (history.local.as_str(), history.host.as_str()),
+            ("h1", "h2")
+        );
+        assert_eq!(history.workload, "b of mesh m");
+    }
+}
+
+#[test]
+fn the_next_round_is_named_with_its_time() {
+    let mesh = two_hosts("bulk");
+    let now = Nanos::from_secs(START + 60);
+    let said = "the next round, of 'b', begins at 2026-11-23 01:00:00 UTC";
+    assert_eq!(next_round(&mesh, now), said);
+    let mut quiet = mesh;
+    quiet.quiet = vec!["00:00-24:00".parse().unwrap()];
+    let none = "no round begins: the quiet spans leave no time for one";
+    assert_eq!(next_round(&quiet, now), none);
+}
+
+#[test]
+fn a_leg_without_a_result_is_under_way_until_its_round_is_over() {
+    let mesh = mesh_of(&[0, 1]);
+    let test = &mesh.tests[0];
+    let pending = MeshLeg {
+        why: Some(run::PENDING.to_owned()),
+        ..leg(&mesh, (0, 1), 1, START, 0)
+    };
+    let over = pending.starts + round_length(test);
+    assert!(is_under_way(test, &pending, over.since(Nanos(1))));
+    assert!(!is_under_way(test, &pending, over));
+    let known = MeshLeg {
+        why: Some("it broke".to_owned()),
+        ..pending
+    };
+    assert!(!is_under_way(test, &known, known.starts));
+}
+
+#[test]
+fn the_worse_outcome_of_two_cells_is_shown() {
+    use LegOutcome::{Failed, Good, Low, Missed, Skipped};
+    let mesh = mesh_of(&[0, 1]);
+    let cell = |outcome: Option<LegOutcome>| GridCell {
+        legs: outcome
+            .map(|outcome| MeshLeg {
+                outcome,
+                ..leg(&mesh, (0, 1), 1, START, 1)
+            })
+            .into_iter()
+            .collect(),
+    };
+    let order = [
+        None,
+        Some(Good),
+        Some(Skipped),
+        Some(Missed),
+        Some(Low),
+        Some(Failed),
+    ];
+    let all: Vec<u8> = order
+        .iter()
+        .map(|outcome| badness(&cell(*outcome)))
+        .collect();
+    assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+}
+
+#[test]
+fn legs_of_two_cycles_are_judged_and_older_ones_are_not() {
+    let scratch = Scratch::new("old");
+    let mut archive = Archive::open(&scratch.0.join("runs.db")).unwrap();
+    let mesh = mesh_of(&[0, 1]);
+    let (test, now) = (&mesh.tests[0], START + 10 * DAY);
+    let at = |n, starts| leg(&mesh, (0, 1), n, starts, 9_000_000_000);
+    let counted = |now: u64| {
+        let now = Nanos::from_secs(now);
+        suspected(&mut legs_of(&scratch), &mesh, test, now)
+            .unwrap()
+            .1
+    };
+    archive
+        .store_mesh_legs(&[at(1, now - 2 * DAY)], false)
+        .unwrap();
+    assert_eq!([counted(now), counted(now + 1)], [[1, 0], [0, 0]]);
+    // One that measured nothing hides none that did.
+    let missed = MeshLeg {
+        outcome: LegOutcome::Missed,
+        ..at(2, now - DAY)
+    };
+    archive.store_mesh_legs(&[missed], false).unwrap();
+    assert_eq!(counted(now), [1, 0]);
+    archive
+        .store_mesh_legs(&[leg(&mesh, (1, 0), 3, now - DAY, 1000)], false)
+        .unwrap();
+    assert_eq!(counted(now), [1, 1]);
+}
+
+/// Where the quiet spans leave no time each pair has a row a period, from the first period on that it was there for.
+#[test]
+fn rounds_without_time_are_skipped_by_who_was_there() {
+    let scratch = Scratch::new("quiet");
+    let mut mesh = two_hosts("bulk");
+    mesh.tests[0].every = Nanos::from_secs(60);
+    mesh.quiet = vec!["00:00-24:00".parse().unwrap()];
+    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let source = ClockThatIsSet {
+        monotonic: std::sync::Mutex::default(),
+        set: vec![(0, START + 30)],
+        ends: 180,
+        stop: std::sync::Arc::clone(&stop),
+    };
+    let run = MeshRun {
+        mesh: &mesh,
+        archive: scratch.0.join("runs.db"),
+        directory: scratch.0.clone(),
+        stop: &stop,
+        alerts: AlertQueue::default(),
+        ended: false.into(),
+        clock: MeshClock::of(Box::new(source)),
+        log: &|line| panic!("{line}"),
+    };
+    let mut archive = Archive::open(&run.archive).unwrap();
+    let calendar = calendar::MeshCalendar::in_directory(&mesh, &scratch.0);
+    run.rounds(&mut archive, &calendar).unwrap();
+    let cell = |src, dst| {
+        let legs = archive.mesh_cell(["m", "b", src, dst], 99).unwrap();
+        let rows = legs.iter().map(|leg| {
+            assert_eq!(leg.outcome, LegOutcome::Skipped);
+            let why = "the quiet spans leave no time for it";
+            assert_eq!(leg.why.as_deref(), Some(why));
+            leg.starts.0 / 1_000_000_000 - START
+        });
+        rows.collect::<Vec<_>>()
+    };
+    assert_eq!(cell("h1", "h2"), [180, 120, 60]);
+    assert_eq!(cell("h2", "h1"), [180, 120, 60]);
+}
+
 /// `cargo test -p linerate-engine --release a_year_of_30_hosts -- --ignored --nocapture`
 #[test]
 #[ignore = "seeds 876,000 rows and prints times; docs/mesh.md has them"]
