@@ -602,4 +602,400 @@ mod tests {
         let (tried, _) = runner(None, None, |of| of.try_out());
         assert!(tried.is_err());
     }
+
+    /// A remote host whose runs move as much a second as each congestion control does there.
+    #[derive(Default)]
+    struct Plays {
+        runs: Vec<Spec>,
+        /// What the sockets have, whatever was asked.
+        congestion: Option<String>,
+        /// The run of this number, from 1 and with those that are tried, ends so.
+        ends: BTreeMap<usize, Fate>,
+        lost: bool,
+        gone: bool,
+    }
+
+    #[derive(Clone)]
+    enum Fate {
+        /// Without a leg.
+        Fails,
+        /// With one, and the session with it.
+        Loses,
+        /// By the user.
+        Stops(Arc<AtomicBool>),
+    }
+
+    impl PeerSession for Plays {
+        fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, _: &AtomicBool) -> Result<()> {
+            self.runs.push(run.spec.clone());
+            let fate = self.ends.get(&self.runs.len());
+            if let Some(Fate::Fails) = fate {
+                bail!("it did not begin");
+            }
+            let asked = run.spec.socket.congestion.clone();
+            let congestion = self.congestion.clone().or(asked);
+            let congestion = congestion.unwrap_or_else(|| "cubic".to_owned());
+            let seconds = if congestion == "reno" { 1 } else { 2 };
+            let at = ([192, 0, 2, 1], 9).into();
+            let end = EndRecord {
+                sockets: vec![model::SocketOptions {
+                    congestion,
+                    ..model::SocketOptions::new(0, at, at)
+                }],
+                bytes: Bytes(1_000_000 + self.runs.len() as u64),
+                duration: Nanos::from_secs(seconds),
+                ..EndRecord::default()
+            };
+            let leg = Leg {
+                direction: Direction::Up,
+                started: Nanos(0),
+                local: end.clone(),
+                remote: end,
+                ended: match fate {
+                    None => Ended::Complete,
+                    Some(_) => Ended::Interrupted,
+                },
+            };
+            run.local.hostname = "here".to_owned();
+            run.remote = Some(Fingerprint::default());
+            watcher.event(&Event::Hosts {
+                local: &run.local,
+                remote: run.remote.as_ref(),
+            });
+            watcher.event(&Event::LegEnded {
+                index: 0,
+                leg: &leg,
+            });
+            run.legs.push(leg);
+            match fate {
+                Some(Fate::Stops(stop)) => stop.store(true, Ordering::Relaxed),
+                Some(Fate::Loses) => {
+                    self.lost = true;
+                    bail!("the session was lost");
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+
+        fn kind(&self) -> &'static str {
+            "a test"
+        }
+
+        fn is_lost(&self) -> bool {
+            self.lost
+        }
+
+        fn is_gone(&self, _: &anyhow::Error) -> bool {
+            self.gone
+        }
+    }
+
+    /// Counts what an experiment reports.
+    #[derive(Default)]
+    struct Counts {
+        begun: Vec<TrialSlot>,
+        kept: usize,
+        legs: usize,
+        warnings: Vec<String>,
+    }
+
+    impl Watcher for Counts {
+        fn event(&mut self, event: &Event<'_>) {
+            match event {
+                Event::LegEnded { .. } => self.legs += 1,
+                Event::Warning { warning } => self.warnings.push(warning.what.clone()),
+                _ => {}
+            }
+        }
+    }
+
+    impl Audience for Counts {
+        fn note(&mut self, _: &str) {}
+
+        fn looks(&mut self, _: &Spec) {
+            panic!("no run is made beside the experiment");
+        }
+
+        fn begins(&mut self, experiment: &Experiment, slot: TrialSlot) {
+            assert_eq!(experiment.trials.len(), self.kept, "one after the other");
+            self.begun.push(slot);
+        }
+
+        fn kept(&mut self, experiment: &Experiment) {
+            self.kept += 1;
+            assert_eq!(experiment.trials.len(), self.kept);
+        }
+    }
+
+    /// Six pairs with and without reno, of a second each, without a pilot.
+    fn six_pairs() -> Experiment {
+        let plan = prove::plan_from_changes(prove::PlanOptions {
+            title: None,
+            host: "db2".to_owned(),
+            metric: model::Metric::Goodput,
+            margin: None,
+            estimand: model::Estimand::default(),
+            direction: None,
+            run: Some(Spec {
+                limit: LegLimit::Time(Nanos::from_secs(1)),
+                ..Spec::default()
+            }),
+            against: Vec::new(),
+            changes: vec!["congestion=reno".parse().unwrap()],
+            arms: Vec::new(),
+            search: false,
+            pairs: Some(vec![6]),
+            gap: Some(Nanos(0)),
+            seed: 1,
+            pilot_pairs: Some(0),
+        });
+        fresh(plan.unwrap())
+    }
+
+    /// Makes an experiment, or goes on with it; what was counted meanwhile.
+    fn made(
+        experiment: &mut Experiment,
+        remote: &mut Plays,
+        archive: &Path,
+        stop: &AtomicBool,
+    ) -> (Result<Over>, Counts) {
+        let mut counts = Counts {
+            kept: experiment.trials.len(),
+            ..Counts::default()
+        };
+        let runner =
+            ExperimentRunner::new(experiment, remote, archive.to_owned(), &mut counts, stop);
+        let result = runner.run();
+        (result, counts)
+    }
+
+    #[test]
+    fn an_experiment_tries_its_arms_and_makes_one_run_after_the_other() {
+        let dir = crate::testing::TempDir::new();
+        let path = dir.path().join("runs.db");
+        let (mut experiment, mut remote) = (six_pairs(), Plays::default());
+        let go_on = AtomicBool::new(false);
+        let (result, counts) = made(&mut experiment, &mut remote, &path, &go_on);
+        assert_eq!(result.unwrap(), Over::Done);
+        // One run that warms up, and both of each pair.
+        assert_eq!((experiment.trials.len(), counts.begun.len()), (13, 13));
+        assert_eq!(
+            (counts.kept, counts.legs),
+            (13, 13),
+            "what is tried is not reported"
+        );
+        let numbers: Vec<u32> = experiment.trials.iter().map(|trial| trial.number).collect();
+        assert_eq!(numbers, Vec::from_iter(1..=13));
+        assert_eq!(experiment.ended, Ended::Complete);
+        assert_eq!(experiment.local.hostname, "here");
+        assert!(experiment.remote.is_some());
+        assert_eq!(prove::judge(&experiment).outcome, model::Outcome::Faster);
+        // Both arms were tried before, with some kilobytes.
+        let congestion = |spec: &Spec| spec.socket.congestion.clone();
+        let tried: Vec<_> = remote.runs.iter().take(2).map(congestion).collect();
+        assert_eq!(tried, [None, Some("reno".to_owned())]);
+        let is_short = |spec: &Spec| spec.limit == LegLimit::Bytes(TRY_OUT_BYTES);
+        assert_eq!(remote.runs.iter().filter(|spec| is_short(spec)).count(), 2);
+        for (trial, spec) in experiment.trials.iter().zip(&remote.runs[2..]) {
+            assert_eq!(congestion(spec).is_some(), trial.arm == 1);
+            assert_eq!(spec.limit, LegLimit::Time(Nanos::from_secs(1)));
+            assert!(trial.readings.iter().all(|reading| reading.in_force));
+        }
+        let archive = Archive::open(&path).unwrap();
+        let kept = archive.experiment(&experiment.id).unwrap();
+        assert_eq!((kept.trials.len(), kept.ended), (13, Ended::Complete));
+        for trial in &experiment.trials {
+            let run = archive.get(trial.run.as_ref().unwrap()).unwrap();
+            assert_eq!(run.experiment.as_ref(), Some(&experiment.id));
+            assert_eq!(run.ended, Ended::Complete);
+        }
+        // There is nothing more to do.
+        let (result, counts) = made(&mut experiment, &mut remote, &path, &go_on);
+        assert_eq!((result.unwrap(), counts.begun.len()), (Over::Done, 0));
+    }
+
+    #[test]
+    fn a_setting_that_does_not_take_ends_it_before_anything_is_kept() {
+        let dir = crate::testing::TempDir::new();
+        let path = dir.path().join("runs.db");
+        let (mut experiment, go_on) = (six_pairs(), AtomicBool::new(false));
+        let mut remote = Plays {
+            congestion: Some("cubic".to_owned()),
+            ..Plays::default()
+        };
+        let (result, counts) = made(&mut experiment, &mut remote, &path, &go_on);
+        let error = result.unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Usage);
+        let why = error.to_string();
+        assert!(
+            why.contains("TCP_CONGESTION stays at cubic, asked reno"),
+            "{why}"
+        );
+        assert_eq!((counts.begun.len(), remote.runs.len()), (0, 2));
+        assert!(
+            Archive::open(&path)
+                .unwrap()
+                .experiment(&experiment.id)
+                .is_err()
+        );
+        // A run that fails while it is tried is an error of the plan as well.
+        let mut remote = Plays {
+            ends: [(2, Fate::Fails)].into(),
+            ..Plays::default()
+        };
+        let (result, _) = made(&mut experiment, &mut remote, &path, &go_on);
+        let error = result.unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Usage);
+        let why = error.to_string();
+        assert!(why.ends_with(" cannot be tried: it did not begin"), "{why}");
+    }
+
+    #[test]
+    fn what_was_interrupted_or_lost_is_resumed_with_the_next_numbers() {
+        let dir = crate::testing::TempDir::new();
+        let path = dir.path().join("runs.db");
+        let (mut experiment, go_on) = (six_pairs(), AtomicBool::new(false));
+        let stop = Arc::new(AtomicBool::new(false));
+        // The fourth after those that are tried.
+        let mut remote = Plays {
+            ends: [(6, Fate::Stops(Arc::clone(&stop)))].into(),
+            ..Plays::default()
+        };
+        let (result, _) = made(&mut experiment, &mut remote, &path, &stop);
+        assert_eq!(result.unwrap(), Over::Interrupted);
+        assert_eq!((experiment.trials.len(), remote.runs.len()), (3, 6));
+        assert_eq!(experiment.ended, Ended::Interrupted);
+        let kept = |id: &str| Archive::open(&path).unwrap().experiment(id).unwrap();
+        assert_eq!(kept(&experiment.id).ended, Ended::Interrupted);
+
+        experiment.local.hostname = "as at first".to_owned();
+        let mut remote = Plays {
+            ends: [(4, Fate::Loses)].into(),
+            ..Plays::default()
+        };
+        let (result, counts) = made(&mut experiment, &mut remote, &path, &go_on);
+        let error = result.unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Unreachable);
+        assert_eq!(error.to_string(), "db2 was lost during a run");
+        assert_eq!(
+            counts.begun[0].phase,
+            TrialPhase::Discarded,
+            "it is warm again"
+        );
+        assert_eq!(experiment.local.hostname, "as at first");
+        let last = experiment.trials.last().unwrap();
+        assert_eq!((experiment.trials.len(), last.number), (5, 5));
+        assert!(
+            last.failed.is_some(),
+            "what it moved until then is a failed run"
+        );
+
+        let (result, _) = made(&mut experiment, &mut Plays::default(), &path, &go_on);
+        assert_eq!(result.unwrap(), Over::Done);
+        let numbers: Vec<u32> = experiment.trials.iter().map(|trial| trial.number).collect();
+        assert_eq!(numbers, Vec::from_iter(1..=experiment.trials.len() as u32));
+        assert_eq!(kept(&experiment.id).trials.len(), experiment.trials.len());
+    }
+
+    #[test]
+    fn a_run_that_could_not_begin_has_failed_unless_the_server_is_gone() {
+        let dir = crate::testing::TempDir::new();
+        let path = dir.path().join("runs.db");
+        let go_on = AtomicBool::new(false);
+        let of = |gone: bool, lost: bool| {
+            let mut experiment = six_pairs();
+            let mut remote = Plays {
+                ends: [(4, Fate::Fails)].into(),
+                gone,
+                lost,
+                ..Plays::default()
+            };
+            let (result, _) = made(&mut experiment, &mut remote, &path, &go_on);
+            (result.map_err(|error| error.to_string()), experiment)
+        };
+        let (result, experiment) = of(false, false);
+        assert_eq!(result, Ok(Over::Done));
+        let failed: Vec<_> = experiment
+            .trials
+            .iter()
+            .filter(|t| t.failed.is_some())
+            .collect();
+        assert_eq!(failed.len(), 1);
+        assert_eq!((failed[0].number, failed[0].run.as_ref()), (2, None));
+        assert_eq!(failed[0].failed.as_deref(), Some("it did not begin"));
+        let (result, experiment) = of(true, false);
+        assert_eq!(result, Err("it did not begin".to_owned()));
+        assert_eq!(experiment.trials.len(), 1);
+        let ended = |why: &str| Ended::Failed {
+            why: why.to_owned(),
+        };
+        assert_eq!(experiment.ended, ended("it did not begin"));
+        // A session that is lost ends it after its first run.
+        let (result, experiment) = of(false, true);
+        assert_eq!(result, Err("db2 was lost during a run".to_owned()));
+        assert_eq!(experiment.trials.len(), 1);
+    }
+
+    #[test]
+    fn what_both_kernels_keep_of_the_path_is_said_once() {
+        let peer = Some(IpAddr::from([192, 0, 2, 1]));
+        let (_, experiment) = runner(peer, None, |mut of| {
+            of.flush();
+            of.flush();
+        });
+        let remote = experiment.warnings.iter();
+        let remote = remote.filter(|warning| warning.what.starts_with("the remote host"));
+        let remote: Vec<&Warning> = remote.collect();
+        assert_eq!(remote.len(), 1, "{:?}", experiment.warnings);
+        assert!(remote[0].what.ends_with("from run to run: it is a test"));
+        assert!(
+            remote[0]
+                .remedy
+                .starts_with("run linerate at the remote host too")
+        );
+        let (_, unknown) = runner(None, None, |mut of| of.flush());
+        assert_eq!(unknown.warnings, []);
+    }
+
+    #[test]
+    fn settings_that_do_nothing_on_these_kernels_are_objected_to_once() {
+        let kernel = |text: &str| Fingerprint {
+            kernel: text.to_owned(),
+            ..Fingerprint::default()
+        };
+        let objections = |local: &str, remote: Option<&str>, settings: &[&str]| {
+            let mut experiment = six_pairs();
+            (experiment.local, experiment.remote) = (kernel(local), remote.map(kernel));
+            for setting in settings {
+                let setting = setting.parse().unwrap();
+                experiment.plan.arms[1].settings.push(setting);
+            }
+            let dir = crate::testing::TempDir::new();
+            let (mut remote, mut counts) = (Silent(None), Counts::default());
+            let (path, go_on) = (dir.path().join("runs.db"), AtomicBool::new(false));
+            ExperimentRunner::new(&mut experiment, &mut remote, path, &mut counts, &go_on).object();
+            let kept: Vec<String> = experiment.warnings.into_iter().map(|w| w.what).collect();
+            assert_eq!(kept, counts.warnings);
+            kept
+        };
+        let [old, new] = ["Linux 6.5.0", "Linux 6.6.0"];
+        let scale = |place: &str| format!("sysctl:net.ipv4.tcp_adv_win_scale=1@{place}");
+        let said = |local, remote, place: &str| {
+            let setting = scale(place);
+            objections(local, remote, &[&setting, &setting])
+        };
+        assert!(said(old, Some(old), "both").is_empty());
+        assert!(said(old, Some(new), "local").is_empty());
+        assert!(said(old, None, "remote").is_empty());
+        for (local, remote, place) in [
+            (new, Some(old), "local"),
+            (old, Some(new), "remote"),
+            (old, Some(new), "both"),
+        ] {
+            let said = said(local, remote, place);
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert!(said[0].contains("obsolete since Linux 6.6"), "{said:?}");
+        }
+    }
 }

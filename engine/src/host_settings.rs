@@ -184,3 +184,146 @@ pub fn persist(link: &mut PeerLink, title: &str) -> Result<Vec<Reading>> {
     let title = title.to_owned();
     link.tune(TuneRequest::Persist { title })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::{Exit, exit_of};
+    use crate::testing::linked;
+    use wire::control::{ToAgent, TuneOutcome};
+
+    /// A server without an agent.
+    struct Plain;
+
+    impl PeerSession for Plain {
+        fn play(&mut self, _: &mut Run, _: &mut dyn Watcher, _: &AtomicBool) -> Result<()> {
+            bail!("nobody is there")
+        }
+
+        fn kind(&self) -> &'static str {
+            "an iperf3 server"
+        }
+    }
+
+    fn settings(all: &[&str]) -> Vec<Setting> {
+        all.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    const BACKLOG: &str = "sysctl:net.core.netdev_max_backlog=2000";
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_server_without_an_agent_has_no_settings_that_could_be_held() {
+        let take = |all: &[&str]| {
+            let mut of = HostSettings::open(Direction::Up);
+            let all = settings(all);
+            of.take(&mut Plain, &all, "db2", "a test", MINUTE)
+                .map(|()| of)
+        };
+        let error = take(&[&format!("{BACKLOG}@remote")]).err().unwrap();
+        assert_eq!(exit_of(&error), Exit::Usage);
+        assert!(
+            error
+                .to_string()
+                .starts_with("db2 is an iperf3 server, whose settings"),
+            "{error}"
+        );
+        // Options of its own connections and nothing at all hold nothing.
+        for none in [&["congestion=reno"][..], &[]] {
+            let mut of = take(none).unwrap();
+            assert!(of.here().is_none() && !of.there);
+            assert_eq!(of.verify(&mut Plain).unwrap(), []);
+            assert!(of.undo(&mut Plain).unwrap().is_empty());
+            assert!(of.keep(&mut Plain).unwrap().is_empty());
+            of.apply(&mut Plain, &settings(&["congestion=reno"]), None)
+                .unwrap();
+            of.end(&mut Plain).unwrap();
+        }
+    }
+
+    /// An agent that does what is requested, and notes what that was.
+    fn agent(all: &Arc<Mutex<Vec<String>>>) -> PeerLink {
+        let all = Arc::clone(all);
+        linked("db2", move |sender, message| {
+            let ToAgent::Tune {
+                number, request, ..
+            } = message
+            else {
+                return;
+            };
+            let json = serde_json::to_value(&request).unwrap();
+            sys::lock(&all).push(json.to_string());
+            let readings = match request {
+                TuneRequest::Verify | TuneRequest::Keep => vec![Reading {
+                    setting: BACKLOG.to_owned(),
+                    side: Side::Local,
+                    asked: "2000".to_owned(),
+                    found: "2000".to_owned(),
+                    in_force: true,
+                }],
+                _ => Vec::new(),
+            };
+            let outcome = TuneOutcome {
+                done: Ok(readings),
+                shared: false,
+            };
+            let _ = sender.send(ToController::Tuned { number, outcome });
+        })
+    }
+
+    #[test]
+    fn the_settings_of_the_remote_host_are_its_agents() {
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let mut link = agent(&all);
+        let requested = || std::mem::take(&mut *sys::lock(&all));
+        let mut of = HostSettings::open(Direction::Up);
+        let remote = settings(&[&format!("{BACKLOG}@remote"), "congestion=reno"]);
+        of.take(&mut link, &remote, "db2", "a test", MINUTE)
+            .unwrap();
+        assert!(of.there && of.here().is_none());
+        let begun = requested();
+        assert!(begun.len() == 1 && begun[0].contains("a test"), "{begun:?}");
+        of.apply(&mut link, &remote, None).unwrap();
+        let applied = requested();
+        assert_eq!(applied.len(), 2, "renewed and applied: {applied:?}");
+        assert!(applied[1].contains("netdev_max_backlog") && !applied[1].contains("reno"));
+        of.apply(&mut link, &settings(&["congestion=reno"]), None)
+            .unwrap();
+        assert_eq!(requested().len(), 1, "renewed alone");
+        let readings = of.verify(&mut link).unwrap();
+        assert_eq!((readings.len(), readings[0].side), (1, Side::Remote));
+        of.undo(&mut link).unwrap();
+        assert_eq!(of.keep(&mut link).unwrap().len(), 1);
+        assert_eq!(requested().len(), 3);
+        // It is kept: nothing is held any more.
+        of.undo(&mut link).unwrap();
+        of.end(&mut link).unwrap();
+        assert!(requested().is_empty() && !of.there);
+        of.take(&mut link, &remote, "db2", "a test", MINUTE)
+            .unwrap();
+        of.end(&mut link).unwrap();
+        assert_eq!(requested().len(), 2);
+        persist(&mut link, "kept").unwrap();
+        assert!(requested()[0].contains("kept"));
+    }
+
+    #[test]
+    fn hosts_that_keep_their_metrics_are_named() {
+        let nowhere = IpAddr::from([192, 0, 2, 1]);
+        let remote = |all: Vec<(&'static str, String)>| {
+            let mut all = all.into_iter();
+            all.find(|(host, _)| *host == "the remote host")
+                .map(|(_, why)| why)
+        };
+        let plain = remote(forget(&mut Plain, nowhere));
+        assert_eq!(plain.as_deref(), Some("it is an iperf3 server"));
+        let mut link = agent(&Arc::default());
+        assert_eq!(remote(forget(&mut link, nowhere)), None);
+        let mut gone = linked("db2", |sender, _| sender.close("enough"));
+        assert!(
+            remote(forget(&mut gone, nowhere))
+                .unwrap()
+                .contains("enough")
+        );
+    }
+}

@@ -205,16 +205,17 @@ impl LabWatch {
                     .to_owned(),
             ],
         };
-        let warning = |sentence: &String| {
-            // Their last clause is the remedy.
-            let (what, remedy) = sentence.rsplit_once("; ").unwrap_or((sentence, ""));
-            Warning {
-                what: what.to_owned(),
-                meaning: "the figures may be those of this machine, not of the path".to_owned(),
-                remedy: remedy.to_owned(),
-            }
-        };
-        sentences.iter().map(warning).collect()
+        sentences.iter().map(|sentence| doubt(sentence)).collect()
+    }
+}
+
+/// A sentence about the emulator as a warning: its last clause is the remedy.
+fn doubt(sentence: &str) -> Warning {
+    let (what, remedy) = sentence.rsplit_once("; ").unwrap_or((sentence, ""));
+    Warning {
+        what: what.to_owned(),
+        meaning: "the figures may be those of this machine, not of the path".to_owned(),
+        remedy: remedy.to_owned(),
     }
 }
 
@@ -308,4 +309,98 @@ pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
     let code = status.code().or_else(by_signal);
     let code = code.and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_place_is_a_lab_or_a_file_and_a_host_behind_it() {
+        for (text, lab, host) in [
+            ("wan", "wan", None),
+            ("wan/db1", "wan", Some("db1")),
+            ("wan.toml", "wan.toml", None),
+            ("a/wan.toml", "a/wan.toml", None),
+            ("a/wan.toml/db1", "a/wan.toml", Some("db1")),
+            ("a.toml/b.toml/db1", "a.toml/b.toml", Some("db1")),
+        ] {
+            assert_eq!(split(text), (lab, host), "{text}");
+            let place: LabPlace = text.parse().unwrap();
+            assert_eq!((place.lab.as_str(), place.host.as_deref()), (lab, host));
+        }
+        assert_eq!(split("wan/"), ("wan", Some("")));
+        for bad in ["", "/db1", "wan/", "a/wan.toml/"] {
+            let why = bad.parse::<LabPlace>().unwrap_err();
+            assert!(why.contains("is no place in a lab"), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_scenario_is_a_file_by_its_ending_and_else_a_shipped_one() {
+        assert!(is_file("wan.toml") && is_file("./a/b.toml"));
+        assert!(
+            !is_file("wan") && !is_file("wan.toml/") && !is_file("toml") && !is_file("wan.txt")
+        );
+        let (first, _) = Scenario::shipped()[0];
+        assert_eq!(shipped(first).unwrap().0, first);
+        assert_eq!(scenario(first).unwrap().name, first);
+        for (what, part) in [
+            ("nowhere", "there is no scenario 'nowhere'"),
+            (
+                "/nowhere/x.toml",
+                "cannot read the scenario /nowhere/x.toml",
+            ),
+        ] {
+            let error = scenario(what).unwrap_err();
+            assert_eq!(crate::exit::exit_of(&error), crate::exit::Exit::Usage);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let dir = crate::testing::TempDir::new();
+        let file = dir.path().join("own.toml");
+        std::fs::write(&file, shipped(first).unwrap().1).unwrap();
+        assert_eq!(scenario(file.to_str().unwrap()).unwrap().name, first);
+        std::fs::write(&file, "name = 1").unwrap();
+        assert!(scenario(file.to_str().unwrap()).is_err());
+        assert!(!is_up("wan.toml"), "no file is up");
+    }
+
+    #[test]
+    fn the_last_clause_of_a_doubt_is_its_remedy() {
+        let of = |sentence: &str| {
+            let warning = doubt(sentence);
+            (warning.what, warning.remedy)
+        };
+        let parts = |what: &str, remedy: &str| (what.to_owned(), remedy.to_owned());
+        assert_eq!(
+            of("it was late; and slow; measure again"),
+            parts("it was late; and slow", "measure again")
+        );
+        assert_eq!(of("it was late"), parts("it was late", ""));
+    }
+
+    #[test]
+    fn a_child_ends_this_command_as_it_ended() {
+        let ended = |script: &str| {
+            let child = Command::new("/bin/sh")
+                .args(["-c", script])
+                .spawn()
+                .unwrap();
+            format!("{:?}", wait(child, &AtomicBool::new(false)).unwrap())
+        };
+        let code = |code: u8| format!("{:?}", ExitCode::from(code));
+        assert_eq!(ended("exit 0"), code(0));
+        assert_eq!(ended("exit 7"), code(7));
+        assert_eq!(ended("kill -KILL $$"), code(137));
+    }
+
+    #[test]
+    fn a_child_that_goes_on_after_a_stop_is_ended_two_seconds_later() {
+        let child = Command::new("/bin/sleep").arg("3600").spawn().unwrap();
+        let begun = Instant::now();
+        let code = wait(child, &AtomicBool::new(true)).unwrap();
+        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(143)));
+        assert!(begun.elapsed() >= GRACE && begun.elapsed() < GRACE * 10);
+    }
 }

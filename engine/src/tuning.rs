@@ -465,3 +465,158 @@ impl Drop for Tuner {
 fn said(error: tune::Error) -> String {
     sentence(&error.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::{Exit, exit_of};
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_deadline_is_five_seconds_to_an_hour() {
+        for deadline in [
+            SHORTEST - Duration::from_nanos(1),
+            LONGEST + Duration::from_nanos(1),
+        ] {
+            let error = begin("a test", deadline, Side::Local).err().unwrap();
+            assert_eq!(exit_of(&error), Exit::Usage);
+            assert!(
+                error.to_string().ends_with("5.00 s to 3600 s are possible"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_setting_that_was_undone_is_a_line_with_its_note() {
+        let line = |note: Option<&str>| {
+            restored_line(&Undone {
+                setting: "device.mtu=9000".to_owned(),
+                back_to: "1500".to_owned(),
+                note: note.map(str::to_owned),
+            })
+        };
+        assert_eq!(line(None), "device.mtu=9000, back to 1500");
+        assert_eq!(
+            line(Some("it was 4000")),
+            "device.mtu=9000, back to 1500 (it was 4000)"
+        );
+    }
+
+    #[test]
+    fn a_place_is_the_same_each_time_and_no_name_of_this_host() {
+        let here = place();
+        assert_eq!((here.len(), &here), (32, &place()));
+        assert!(here.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+
+    #[test]
+    fn a_server_reads_its_kernel_and_what_sets_it_up() {
+        let all = readable();
+        for path in [
+            "/proc",
+            "/sys",
+            "/etc/os-release",
+            "/etc/tuned",
+            "/etc/sysctl.conf",
+        ] {
+            assert!(all.contains(&PathBuf::from(path)), "{path}: {all:?}");
+        }
+    }
+
+    fn by(address: Option<IpAddr>) -> Controller {
+        Controller::of(&Peer {
+            address,
+            ..Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None)
+        })
+    }
+
+    fn origin(place: &str, address: Option<IpAddr>) -> Origin {
+        Origin {
+            address,
+            place: place.to_owned(),
+        }
+    }
+
+    fn apply() -> TuneRequest {
+        TuneRequest::Apply {
+            settings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn on_the_controllers_own_machine_nothing_is_changed_for_it() {
+        let mut tuner = Tuner::new(by(None), None);
+        let here = origin(&place(), None);
+        let begin = TuneRequest::Begin {
+            title: "x".to_owned(),
+            deadline: Nanos::from_secs(60),
+        };
+        let begun = tuner.answer(&here, begin);
+        assert!(begun.shared && begun.done == Ok(Vec::new()) && tuner.hold.is_none());
+        let applied = tuner.answer(&here, apply());
+        assert!(
+            applied.shared
+                && applied
+                    .done
+                    .unwrap_err()
+                    .contains("the controller's own machine")
+        );
+        let elsewhere = tuner.answer(&origin("elsewhere", None), TuneRequest::Verify);
+        assert!(!elsewhere.shared);
+    }
+
+    #[test]
+    fn what_is_not_held_is_neither_changed_nor_read_and_its_end_is_none() {
+        let mut tuner = Tuner::new(by(None), None);
+        let somewhere = Some([192, 0, 2, 1].into());
+        let from = origin("elsewhere", somewhere);
+        for request in [
+            apply(),
+            TuneRequest::Verify,
+            TuneRequest::Undo,
+            TuneRequest::UndoOnly {
+                settings: Vec::new(),
+            },
+            TuneRequest::Renew,
+            TuneRequest::Keep,
+        ] {
+            let why = tuner.answer(&from, request).done.unwrap_err();
+            assert!(why.ends_with("begin first"), "{why}");
+        }
+        assert_eq!(tuner.answer(&from, TuneRequest::End).done, Ok(Vec::new()));
+        let unknown = tuner.answer(&origin("elsewhere", None), apply());
+        let why = unknown.done.unwrap_err();
+        assert!(
+            why.starts_with("the controller's address is unknown"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_peer_without_the_right_changes_nothing() {
+        let peer = Peer {
+            may_tune: Err("no right".to_owned()),
+            ..Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None)
+        };
+        let mut service = TuneService::new(&peer, None);
+        let said = |answer| match answer {
+            ToController::Tuned { number, outcome } => (number, outcome.done),
+            other => panic!("{other:?}"),
+        };
+        let from = origin("elsewhere", None);
+        let answer = said(service.answer(7, &from, TuneRequest::End));
+        assert_eq!(answer, (7, Err("no right".to_owned())));
+        assert!(!service.used);
+        let free = Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None);
+        let mut service = TuneService::new(&free, None);
+        let answer = said(service.answer(8, &from, TuneRequest::End));
+        assert_eq!((answer, service.used), ((8, Ok(Vec::new())), true));
+    }
+
+    #[test]
+    fn a_title_has_the_host_that_it_is_for() {
+        let tuner = Tuner::new(by(None), None);
+        assert_eq!(tuner.full("tuning x"), "tuning x (for the controller)");
+    }
+}

@@ -189,3 +189,250 @@ fn what_is_stopped_is_interrupted() {
     assert_eq!((attempt.settings.len(), attempt.arm), (1, None));
     assert_eq!(attempt.fate, Fate::Untried);
 }
+
+/// A run of a path with an RTT of 10 ms that carried 8 Mbit/s down.
+fn seen() -> (Run, Look) {
+    let sample = |ms: u64| model::Sample {
+        at: Nanos::from_millis(ms),
+        bytes: Bytes(1000 * ms),
+        streams: vec![model::StreamSample {
+            tcp: Some(model::SocketState::from_probe(model::SocketValues {
+                srtt: Nanos::from_millis(10),
+                ..model::SocketValues::default()
+            })),
+            ..model::StreamSample::default()
+        }],
+        ..model::Sample::default()
+    };
+    let end = EndRecord {
+        samples: (0..=10).map(|tenth| sample(100 * tenth)).collect(),
+        bytes: Bytes(1_000_000),
+        duration: Nanos::from_secs(1),
+        ..EndRecord::default()
+    };
+    let run = Run {
+        legs: vec![Leg {
+            direction: Direction::Down,
+            started: Nanos(0),
+            local: end.clone(),
+            remote: end,
+            ended: Ended::Complete,
+        }],
+        ..Run::default()
+    };
+    let look = Look {
+        run: run.id.clone(),
+        goodput: BitRate(8_000_000),
+        explanations: Vec::new(),
+    };
+    (run, look)
+}
+
+/// Begins a round of a loop as [`ClosedLoop::round`] does, with so many attempts.
+fn begin_round(of: &mut ClosedLoop<'_>, attempts: usize) {
+    let (run, before) = seen();
+    let way = PathSample::of(&run, 0).unwrap();
+    let hosts = PathHosts {
+        local: &run.local,
+        remote: None,
+    };
+    let advice = advise::propose(&way, hosts, &[]);
+    of.story.rounds.push(Round {
+        before,
+        advice,
+        attempts: vec![untried(Vec::new(), None); attempts],
+        experiments: Vec::new(),
+    });
+}
+
+#[test]
+fn a_path_that_needs_nothing_ends_after_one_round_without_a_run() {
+    let (result, notes) = in_loop(None, |of| of.with(seen()).run().unwrap());
+    assert_eq!(result.story.ended, Ended::Complete);
+    assert_eq!(result.story.rounds.len(), 1);
+    assert_eq!(result.story.rounds[0].attempts, []);
+    assert!(result.experiments.is_empty() && result.plans.is_empty());
+    assert!(result.broke.is_none() && result.story.after.is_none());
+    assert_eq!(notes.len(), 1, "what was seen: {notes:?}");
+}
+
+#[test]
+fn a_measurement_without_an_rtt_is_made_again() {
+    let (mut run, look) = seen();
+    let leg = &mut run.legs[0];
+    leg.local.samples.clear();
+    leg.remote.samples.clear();
+    let (result, notes) = in_loop(None, |of| of.with((run, look)).run());
+    assert_eq!(exit_of(&result.err().unwrap()), Exit::Unreachable);
+    let again = "too few bytes moved to estimate what the path needs: measures again";
+    assert_eq!(notes, [again]);
+    let (none, notes) = in_loop(None, |mut of| {
+        of.question.rounds = 0;
+        of.with(seen()).run().unwrap()
+    });
+    assert_eq!((none.story.rounds.len(), notes.len()), (0, 0));
+    assert_eq!(none.story.ended, Ended::Complete);
+}
+
+#[test]
+fn what_cannot_be_tried_has_its_reasons_and_a_lost_host_ends_it() {
+    let mut one = proposal("faster");
+    let (attempt, _) = in_loop(None, |mut of| of.able(&one).unwrap());
+    assert_eq!(
+        attempt,
+        untried(Vec::new(), Some("nobody is there".to_owned()))
+    );
+    one.stand_in = vec![setting("sndbuf=1M")];
+    let (attempt, _) = in_loop(None, |mut of| of.able(&one).unwrap());
+    let both = "nobody is there; nobody is there".to_owned();
+    assert_eq!(attempt, untried(Vec::new(), Some(both)));
+    one.changes.clear();
+    one.stand_in.clear();
+    let (attempt, _) = in_loop(None, |mut of| of.able(&one).unwrap());
+    assert_eq!(
+        attempt,
+        untried(Vec::new(), None),
+        "there is nothing to try"
+    );
+    let dir = crate::testing::TempDir::new();
+    let (mut remote, mut notes) = (Silent { lost: true }, Notes::default());
+    let stop = AtomicBool::new(false);
+    let archive = dir.path().join("runs.db");
+    let mut of = ClosedLoop::new(question(None), &mut remote, archive, &mut notes, &stop);
+    assert!(of.able(&proposal("faster")).is_err());
+}
+
+#[test]
+fn an_experiment_without_a_trial_is_no_part_of_the_story() {
+    let plan = |of: &ClosedLoop<'_>| {
+        let arms = [vec![setting("nodelay=on")]];
+        of.plan_of(&["a".to_owned()], &arms, Vec::new()).unwrap()
+    };
+    let (experiments, _) = in_loop(Some(vec![20]), |mut of| {
+        begin_round(&mut of, 0);
+        let plan = plan(&of);
+        assert!(of.experiment(plan).is_err());
+        assert_eq!(of.now().experiments.len(), 0);
+        of.experiments.len()
+    });
+    assert_eq!(experiments, 0);
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_not_confirmed_together() {
+    let tried = [vec![setting("nodelay=on")], vec![setting("nodelay=off")]];
+    let (kept, notes) = in_loop(None, |mut of| of.confirm(&tried, &[0], &[0, 1]).unwrap());
+    assert!(!kept && notes.is_empty());
+}
+
+#[test]
+fn options_of_connections_are_recommended_and_only_what_helps_without_them_stays() {
+    let machine = setting("sysctl:net.ipv4.tcp_slow_start_after_idle=0@local");
+    let tried = [vec![setting("nodelay=on")], vec![machine]];
+    let kept = |proven: &[usize], alone: &[usize]| {
+        let (kept, notes) = in_loop(None, |mut of| {
+            begin_round(&mut of, 2);
+            let seen = of.keep(&tried, proven, alone).unwrap();
+            assert!(seen.is_none() && of.story.kept.is_empty());
+            let fates = of.attempts().iter().map(|attempt| attempt.fate);
+            fates.collect::<Vec<_>>()
+        });
+        assert!(notes.is_empty(), "nothing is set: {notes:?}");
+        kept
+    };
+    assert_eq!(kept(&[0], &[0]), [Fate::Recommended, Fate::Untried]);
+    assert_eq!(kept(&[0, 1], &[0]), [Fate::Recommended, Fate::Untried]);
+    assert_eq!(kept(&[], &[]), [Fate::Untried; 2]);
+}
+
+#[test]
+fn what_a_host_cannot_write_down_is_said_and_takes_nothing_back() {
+    let reading = |side| Reading {
+        setting: "net.core.wmem_max=1".to_owned(),
+        side,
+        asked: "1".to_owned(),
+        found: "1".to_owned(),
+        in_force: true,
+    };
+    let warned = |side: Option<Side>| {
+        let (story, _) = in_loop(None, |mut of| {
+            of.peer = None;
+            of.story.kept.extend(side.map(reading));
+            of.persist();
+            of.story
+        });
+        assert_eq!(story.kept.len(), usize::from(side.is_some()));
+        assert!(story.lasting.is_empty());
+        story.warnings
+    };
+    let warnings = warned(Some(Side::Local));
+    assert_eq!(warnings.len(), 1);
+    let why =
+        "this host has not written down what it keeps: the remote host's address is not known";
+    assert_eq!(warnings[0].what, why);
+    assert_eq!(warned(None), []);
+    assert_eq!(warned(Some(Side::Remote)), [], "there is no agent");
+}
+
+/// A remote host whose runs are those that were seen.
+struct Plays(Option<Arc<AtomicBool>>);
+
+impl PeerSession for Plays {
+    fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, _: &AtomicBool) -> Result<()> {
+        watcher.event(&Event::Hosts {
+            local: &run.local,
+            remote: None,
+        });
+        run.legs = seen().0.legs;
+        watcher.event(&Event::LegEnded {
+            index: 0,
+            leg: &run.legs[0],
+        });
+        if let Some(stop) = &self.0 {
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn kind(&self) -> &'static str {
+        "a test"
+    }
+}
+
+#[test]
+fn a_run_of_no_experiment_is_kept_and_explained() {
+    let dir = crate::testing::TempDir::new();
+    let archive = dir.path().join("runs.db");
+    let mut notes = Notes::default();
+    let stop = AtomicBool::new(false);
+    let mut remote = Plays(None);
+    let mut of = ClosedLoop::new(
+        question(None),
+        &mut remote,
+        archive.clone(),
+        &mut notes,
+        &stop,
+    );
+    let (run, look) = of.measure().unwrap();
+    assert_eq!(run.spec.directions, Directions::Down);
+    assert!(!run.spec.trace, "there is no agent");
+    assert_eq!((&look.run, run.ended.clone()), (&run.id, Ended::Complete));
+    assert_eq!(look.explanations.len(), 1, "of its one leg");
+    assert!(look.goodput > BitRate(7_000_000) && look.goodput < BitRate(9_000_000));
+    let kept = archive::Archive::open(&archive)
+        .unwrap()
+        .get(&run.id)
+        .unwrap();
+    assert_eq!(kept.title, Some(of.title().replace(" of db2", "")));
+    // One that was stopped is kept, and nothing follows from it.
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut remote = Plays(Some(Arc::clone(&stop)));
+    let mut of = ClosedLoop::new(
+        question(None),
+        &mut remote,
+        archive.clone(),
+        &mut notes,
+        &stop,
+    );
+    assert_eq!(exit_of(&of.measure().unwrap_err()), Exit::Interrupted);
+}
