@@ -326,7 +326,7 @@ fn settings_that_contradict_each_other_are_not_confirmed_together() {
 }
 
 #[test]
-fn options_of_connections_are_recommended_and_only_what_helps_without_them_stays() {
+fn options_of_own_connections_stay_with_them() {
     let machine = setting("sysctl:net.ipv4.tcp_slow_start_after_idle=0@local");
     let tried = [vec![setting("nodelay=on")], vec![machine]];
     let kept = |proven: &[usize], alone: &[usize]| {
