@@ -519,3 +519,187 @@ impl ClientCertVerifier for Keys {
 
     tls13_with_raw_keys!();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::identity_tests::fresh;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    fn sockets() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn accepting(is_so: bool) -> Arc<Verdict> {
+        Arc::new(move |_| is_so)
+    }
+
+    type Ends = (Result<Tls, Handshake>, Result<Tls, Handshake>);
+
+    /// The client's and the server's end of a handshake in which each accepts the other or not.
+    fn shaken(client: &Identity, server: &Identity, accepts: [bool; 2], protocol: &[u8]) -> Ends {
+        let (near, far) = sockets();
+        let [by_client, by_server] = accepts.map(accepting);
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| Tls::server(far, server, by_server, "the client", soon()));
+            let client = Tls::client(near, client, by_client, protocol, "the server", soon());
+            (client, server.join().unwrap())
+        })
+    }
+
+    /// Why there is no connection.
+    fn why(shaken: Result<Tls, Handshake>) -> String {
+        match shaken {
+            Ok(_) => panic!("they are connected"),
+            Err(Handshake::Key(id)) => format!("key {id}"),
+            Err(Handshake::Broken(why)) => why,
+            Err(Handshake::Busy(again)) => format!("busy {again}"),
+        }
+    }
+
+    #[test]
+    fn both_ends_know_each_others_key_and_carry_bytes_of_any_length() {
+        let (one, other) = (fresh(), fresh());
+        for protocol in [SESSION, ENROL] {
+            let (client, server) = shaken(&one, &other, [true; 2], protocol);
+            let (mut client, mut server) = (client.ok().unwrap(), server.ok().unwrap());
+            assert_eq!((client.peer(), server.peer()), (other.id(), one.id()));
+            assert_eq!([client.protocol(), server.protocol()], [Some(protocol); 2]);
+            let port = client.socket.peer_addr().unwrap().port();
+            let local = server.local_address().unwrap();
+            assert_eq!(local, (Ipv4Addr::LOCALHOST, port).into());
+            let sent: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
+            let mut came = vec![0; sent.len()];
+            std::thread::scope(|scope| {
+                scope.spawn(|| client.write_all(&sent, soon()).unwrap());
+                server.read_exact(&mut came, soon()).unwrap();
+            });
+            assert!(came == sent);
+            let late = server.read_exact(&mut [0], Instant::now()).unwrap_err();
+            assert_eq!(late.kind(), ErrorKind::TimedOut);
+            client.finish();
+            let end = server.read_exact(&mut [0], soon()).unwrap_err();
+            assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
+        }
+        let (unknown, server) = shaken(&one, &other, [true; 2], b"other/1");
+        assert!(unknown.is_err() && server.is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_not_accepted_is_named_by_who_refused_it() {
+        let (one, other) = (fresh(), fresh());
+        let (client, _) = shaken(&one, &other, [false, true], SESSION);
+        assert_eq!(why(client), format!("key {}", other.id()));
+        let (client, server) = shaken(&one, &other, [true, false], SESSION);
+        assert_eq!(why(server), format!("key {}", one.id()));
+        // In TLS 1.3 a client has finished before the server looks at its key.
+        let mut client = client.ok().unwrap();
+        let error = client.read_exact(&mut [0], soon()).unwrap_err();
+        let said = client.explain(Some(&error)).unwrap();
+        assert_eq!(said, not_trusted("the server", &one.id(), false));
+        client.rename("db2");
+        let said = client.explain(Some(&error)).unwrap();
+        assert!(
+            said.starts_with("db2 does not trust this host's key"),
+            "{said}"
+        );
+        // Once something came it had accepted our key.
+        client.received = true;
+        let said = client.explain(Some(&error)).unwrap();
+        assert!(
+            said.starts_with("db2 broke off the control connection"),
+            "{said}"
+        );
+        assert_eq!(client.explain(None), None);
+        assert_eq!(client.explain(Some(&ErrorKind::BrokenPipe.into())), None);
+        let coordinates = not_trusted("db2", &one.id(), true);
+        assert!(coordinates.contains(" --direct', or 'linerate trust invite --direct'"));
+    }
+
+    /// A client's handshake with a server that says this and closes then, or not.
+    fn answered(bytes: &[u8], closes: bool, until: Instant) -> String {
+        let (near, mut far) = sockets();
+        far.write_all(bytes).unwrap();
+        if closes {
+            far.shutdown(Shutdown::Write).unwrap();
+        }
+        let client = Tls::client(
+            near,
+            &fresh(),
+            accepting(true),
+            SESSION,
+            "the server",
+            until,
+        );
+        why(client)
+    }
+
+    #[test]
+    fn what_answers_with_something_else_is_named() {
+        let said = answered(b"HTTP/1.0 400 Bad Request\r\n\r\n", true, soon());
+        assert_eq!(said, "what answers there does not speak TLS");
+        assert_eq!(answered(b"", true, soon()), "it closed the connection");
+        let late = answered(b"", false, Instant::now() + Duration::from_millis(50));
+        assert!(late.starts_with("it did not answer in time"), "{late}");
+        let again = Nanos::from_secs(5);
+        let busy = answered(&busy::encode(again), true, soon());
+        assert_eq!(busy, format!("busy {again}"));
+        // A client that says so is no busy server.
+        let (mut near, far) = sockets();
+        near.write_all(&busy::encode(again)).unwrap();
+        near.shutdown(Shutdown::Write).unwrap();
+        let server = Tls::server(far, &fresh(), accepting(true), "the client", soon());
+        assert!(!why(server).starts_with("busy"));
+    }
+
+    #[test]
+    fn the_last_bytes_of_a_server_are_kept_for_its_notice() {
+        let (near, mut far) = sockets();
+        let notice = busy::encode(Nanos::from_secs(7));
+        far.write_all(&[9; 100]).unwrap();
+        far.write_all(&notice).unwrap();
+        drop(far);
+        let mut last = Vec::new();
+        let mut tail = Tail {
+            socket: &near,
+            last: &mut last,
+        };
+        let mut all = Vec::new();
+        tail.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), 100 + notice.len());
+        assert_eq!(last, notice);
+    }
+
+    #[test]
+    fn a_peer_that_writes_on_gets_the_last_words_before_the_end() {
+        let (one, other) = (fresh(), fresh());
+        let (client, server) = shaken(&one, &other, [true; 2], SESSION);
+        let (mut client, mut server) = (client.ok().unwrap(), server.ok().unwrap());
+        client.write_all(&[1; 10_000], soon()).unwrap();
+        server.write_all(b"good-bye", soon()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let begun = Instant::now();
+                discard(&mut server);
+                assert!(begun.elapsed() < Duration::from_secs(20));
+            });
+            let mut words = [0; 8];
+            client.read_exact(&mut words, soon()).unwrap();
+            assert_eq!(&words, b"good-bye");
+            let end = client.read_exact(&mut [0], soon()).unwrap_err();
+            assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
+        });
+        // One that stays silent and open is not waited for.
+        let (client, server) = shaken(&one, &other, [true; 2], SESSION);
+        let begun = Instant::now();
+        discard(&mut server.ok().unwrap());
+        assert!(begun.elapsed() >= LINGER);
+        drop(client);
+    }
+}
