@@ -371,15 +371,8 @@ impl Service {
             let mut watchers = Tee(vec![&mut report, &mut record]);
             link.play(&mut run, &mut watchers, stop)
         };
-        run.ended = how_ended(&outcome, &run.legs);
-        let too_long = Instant::now() >= slot.ends;
-        let too_long = too_long.then_some("its slot ended before it did");
-        if run.ended == Ended::Interrupted
-            && let Some(why) = slot.why_over().or(too_long)
-        {
-            let why = why.to_owned();
-            run.ended = Ended::Failed { why };
-        }
+        let is_late = Instant::now() >= slot.ends;
+        run.ended = in_a_slot(how_ended(&outcome, &run.legs), slot.why_over(), is_late);
         if run.legs.is_empty() {
             record.discard();
             outcome?;
@@ -478,6 +471,17 @@ impl Service {
             .min(document.len());
         let piece = document[from..].iter().take(MAX_PIECE);
         Ok(piece.copied().collect())
+    }
+}
+
+/// How a run in a slot ended: one that was interrupted with the slot failed, for this reason.
+fn in_a_slot(ended: Ended, why_over: Option<&str>, is_late: bool) -> Ended {
+    let late = is_late.then_some("its slot ended before it did");
+    match (&ended, why_over.or(late)) {
+        (Ended::Interrupted, Some(why)) => Ended::Failed {
+            why: why.to_owned(),
+        },
+        _ => ended,
     }
 }
 
@@ -1057,6 +1061,21 @@ mod tests {
             directing.end(stop);
             assert_eq!(slot.over.load(Ordering::Relaxed), stop);
             assert_eq!(good_bye.load(Ordering::Relaxed), stop);
+        }
+    }
+
+    #[test]
+    fn what_was_interrupted_with_its_slot_failed() {
+        let why = |why: &str| Ended::Failed {
+            why: why.to_owned(),
+        };
+        let late = "its slot ended before it did";
+        let interrupted = |over, is_late| in_a_slot(Ended::Interrupted, over, is_late);
+        assert_eq!(interrupted(None, false), Ended::Interrupted);
+        assert_eq!(interrupted(None, true), why(late));
+        assert_eq!(interrupted(Some("released"), true), why("released"));
+        for ended in [Ended::Complete, why("it broke")] {
+            assert_eq!(in_a_slot(ended.clone(), Some("released"), true), ended);
         }
     }
 }

@@ -111,7 +111,7 @@ struct ListenerShared {
 #[derive(Default)]
 struct Tables {
     sessions: BTreeMap<u64, OpenSession>,
-    lines: (u64, u32),
+    lines: LineCount,
 }
 
 /// A session that goes on.
@@ -582,21 +582,33 @@ impl ListenerShared {
 
     /// A line about something that anybody on the network can cause.
     fn note(&self, line: &str) {
-        let now = unix_seconds();
-        let mut tables = sys::lock(&self.tables);
-        let (second, lines) = &mut tables.lines;
-        if *second != now {
-            if *lines > MAX_LINES {
-                let more = *lines - MAX_LINES;
-                log(&format!("and {more} more such lines left out"));
-            }
-            (*second, *lines) = (now, 0);
+        let (more, is_written) = sys::lock(&self.tables).lines.take(unix_seconds());
+        if more > 0 {
+            log(&format!("and {more} more such lines left out"));
         }
-        *lines += 1;
-        if *lines <= MAX_LINES {
-            drop(tables);
+        if is_written {
             log(line);
         }
+    }
+}
+
+/// Lines of the present second.
+#[derive(Default)]
+struct LineCount {
+    second: u64,
+    lines: u32,
+}
+
+impl LineCount {
+    /// Counts a line: how many of an earlier second were left out, and whether this one is written.
+    fn take(&mut self, now: u64) -> (u32, bool) {
+        let mut more = 0;
+        if self.second != now {
+            more = self.lines.saturating_sub(MAX_LINES);
+            (self.second, self.lines) = (now, 0);
+        }
+        self.lines += 1;
+        (more, self.lines <= MAX_LINES)
     }
 }
 

@@ -689,3 +689,14 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
     listener.reload_trusted().unwrap();
     assert!(is_loopback(&listener));
 }
+
+#[test]
+fn so_many_lines_are_written_in_a_second_and_the_others_counted() {
+    let mut count = LineCount::default();
+    for _ in 0..MAX_LINES {
+        assert_eq!(count.take(7), (0, true));
+    }
+    assert_eq!([count.take(7), count.take(7)], [(0, false); 2]);
+    assert_eq!(count.take(8), (2, true), "two were left out");
+    assert_eq!(count.take(9), (0, true));
+}

@@ -757,4 +757,20 @@ mod tests {
         let logged = sys::lock(&log).join("\n");
         assert!(logged.ends_with("; it can be used again"), "{logged}");
     }
+
+    #[test]
+    fn a_calendar_that_can_be_used_is_looked_at_each_second() {
+        let directory = TempDir::new();
+        let mesh = linked("2");
+        let calendar = calendar_of(&mesh, &directory);
+        let mut archive = Archive::open(&directory.path().join("runs.db")).unwrap();
+        let (begun, looks) = (Instant::now(), AtomicU32::new(0));
+        let goes_on = || {
+            looks.fetch_add(1, Ordering::SeqCst);
+            begun.elapsed() < AGAIN / 2
+        };
+        calendar.keep(&mut archive, &goes_on).unwrap();
+        // Between them the wish to stop alone.
+        assert!(looks.load(Ordering::SeqCst) <= 2 + (AGAIN / 2).div_duration_f64(LOOK) as u32);
+    }
 }

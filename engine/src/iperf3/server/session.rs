@@ -273,7 +273,7 @@ impl<'a> TestSession<'a> {
                     return Err(format!("{why}; {moved} were moved until then"));
                 }
             }
-            if let Err((number, why)) = self.within_limits(&halves, started) {
+            if let Err((number, why)) = self.within_limits(&halves, started.elapsed()) {
                 halves.into_iter().for_each(Half::end);
                 return Err(self.refuse(number, &why));
             }
@@ -311,22 +311,7 @@ impl<'a> TestSession<'a> {
         mut streams: Vec<TcpStream>,
         at_most: Nanos,
     ) -> Result<Vec<Half>, String> {
-        let size = params.block_size.map(|size| Bytes(u64::from(size)));
-        let workload = match params.protocol {
-            TestProtocol::Tcp => Workload::Bulk(Bulk {
-                write_size: size,
-                discard: params.skip_rx_copy,
-                zerocopy: params.zerocopy,
-            }),
-            TestProtocol::Udp => {
-                let asked = Some(params.rate_bit_s).filter(|rate| *rate > 0);
-                let rate = asked.or_else(|| self.share_of_limit(params));
-                Workload::Udp(Udp {
-                    rate: BitRate(rate.unwrap_or(0)),
-                    datagram_size: size.unwrap_or(DATAGRAM),
-                })
-            }
-        };
+        let workload = self.workload(params);
         let wide = params.udp_counters_64bit;
         let sending = streams.split_off(receiving_streams(params).min(streams.len()));
         let mut halves = Vec::new();
@@ -346,6 +331,26 @@ impl<'a> TestSession<'a> {
             });
         }
         Ok(halves)
+    }
+
+    /// What its streams carry.
+    fn workload(&self, params: &Params) -> Workload {
+        let size = params.block_size.map(|size| Bytes(u64::from(size)));
+        match params.protocol {
+            TestProtocol::Tcp => Workload::Bulk(Bulk {
+                write_size: size,
+                discard: params.skip_rx_copy,
+                zerocopy: params.zerocopy,
+            }),
+            TestProtocol::Udp => {
+                let asked = Some(params.rate_bit_s).filter(|rate| *rate > 0);
+                let rate = asked.or_else(|| self.share_of_limit(params));
+                Workload::Udp(Udp {
+                    rate: BitRate(rate.unwrap_or(0)),
+                    datagram_size: size.unwrap_or(DATAGRAM),
+                })
+            }
+        }
     }
 
     fn settings(&self, params: &Params) -> SocketSettings {
@@ -375,7 +380,7 @@ impl<'a> TestSession<'a> {
         Some((limit.0 / stream_count(params) as u64).max(8))
     }
 
-    fn within_limits(&self, halves: &[Half], started: Instant) -> Result<(), (i32, String)> {
+    fn within_limits(&self, halves: &[Half], elapsed: Duration) -> Result<(), (i32, String)> {
         let options = &self.server.options;
         let total: Bytes = halves.iter().map(Half::total).sum();
         if let Some(limit) = options.iperf3_max_bytes
@@ -386,7 +391,7 @@ impl<'a> TestSession<'a> {
         }
         // An average over a second at least; a tenth above is within what pacing can hold. What waits in a send buffer of this
         // host is not sent yet.
-        let elapsed = Nanos::from(started.elapsed());
+        let elapsed = Nanos::from(elapsed);
         let sent = || {
             halves
                 .iter()

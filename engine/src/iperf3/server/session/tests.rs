@@ -248,8 +248,8 @@ fn a_test_ends_above_its_bytes_and_above_its_rate_by_a_tenth() {
         };
         in_session(&options, |session, _| {
             let (halves, _clients) = received(session, &tcp(), 50_000);
-            let started = Instant::now() - Duration::from_secs_f64(seconds);
-            let result = session.within_limits(&halves, started);
+            let elapsed = Duration::from_secs_f64(seconds);
+            let result = session.within_limits(&halves, elapsed);
             halves.into_iter().for_each(Half::end);
             result.map_err(|(number, _)| number)
         })
@@ -264,7 +264,30 @@ fn a_test_ends_above_its_bytes_and_above_its_rate_by_a_tenth() {
         "less than a tenth above"
     );
     assert_eq!(within(None, Some(85_000), 8.0), Err(code::TOTAL_RATE));
-    assert_eq!(within(None, Some(1), 0.0), Ok(()), "of no second yet");
+    assert_eq!(within(None, Some(1), 1.0), Ok(()), "of no second yet");
+    assert_eq!(within(None, Some(1), 1.001), Err(code::TOTAL_RATE));
+}
+
+#[test]
+fn datagrams_have_the_rate_of_the_client_or_a_share_of_the_limit() {
+    let of = |rate_bit_s, limit: Option<u64>, size: Option<u32>| {
+        let options = ServerOptions {
+            iperf3_max_rate: limit.map(BitRate),
+            ..OPTIONS
+        };
+        let params = Params {
+            rate_bit_s,
+            block_size: size,
+            ..params(TestProtocol::Udp)
+        };
+        match in_session(&options, |session, _| session.workload(&params)) {
+            Workload::Udp(udp) => (udp.rate.0, udp.datagram_size.0),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(of(5, Some(1000), None), (5, DATAGRAM.0));
+    assert_eq!(of(0, Some(1000), Some(100)), (500, 100));
+    assert_eq!(of(0, None, None).0, 0, "as fast as it goes");
 }
 
 #[test]
