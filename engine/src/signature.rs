@@ -179,6 +179,23 @@ mod tests {
     use crate::trust::identity_tests::fresh;
     use model::{Bytes, Direction, Ended};
 
+    fn socket() -> SocketOptions {
+        let at = ([192, 0, 2, 1], 9).into();
+        SocketOptions::new(0, at, at)
+    }
+
+    fn block_record() -> model::BlockRecord {
+        model::BlockRecord {
+            operation: model::BlockOperation::Read,
+            latency: model::Latency::default(),
+            data: Bytes(0),
+            call_send: Nanos(0),
+            waited: Nanos(0),
+            reply_send: Nanos(0),
+            at_server: None,
+        }
+    }
+
     #[test]
     fn what_is_changed_afterwards_is_found() {
         let identity = fresh();
@@ -224,9 +241,18 @@ mod tests {
         assert_eq!(verify(&run), [""; 0]);
 
         type Change = fn(&mut Leg);
-        let changes: [Change; 7] = [
+        let changes: [Change; 16] = [
             |leg| leg.local.bytes.0 += 1,
             |leg| leg.local.duration.0 += 1,
+            |leg| leg.local.acknowledged = Some(Nanos(1)),
+            |leg| leg.local.requests = Some(model::Latency::default()),
+            |leg| leg.local.operations.push(block_record()),
+            |leg| leg.local.datagrams = Some(model::Datagrams::default()),
+            |leg| leg.local.arrivals = Some(model::Arrivals::default()),
+            |leg| leg.local.copy = Some(model::CopyRecord::default()),
+            |leg| leg.local.store = Some(model::StoreRecord::default()),
+            |leg| leg.local.line = Some(model::LineErrors::default()),
+            |leg| leg.local.sockets.push(socket()),
             |leg| leg.local.samples[1].bytes.0 += 1,
             |leg| drop(leg.local.samples.pop()),
             |leg| leg.direction = Direction::Down,

@@ -287,4 +287,30 @@ mod tests {
             ("b", 1, STARTS)
         );
     }
+
+    #[test]
+    fn lost_datagrams_are_counted_in_a_million_and_latencies_come_before_rtts() {
+        let mesh = mesh_of("udp");
+        let mut leg = leg(Direction::Up, 0, 1000, Ended::Complete);
+        leg.remote.datagrams = Some(model::Datagrams {
+            packets: 1000,
+            lost: 3,
+            ..model::Datagrams::default()
+        });
+        let run = Run {
+            spec: mesh.tests[0].spec.clone(),
+            legs: vec![leg],
+            ended: Ended::Complete,
+            ..Run::default()
+        };
+        let share = summarise(&run).legs[0]
+            .datagrams
+            .unwrap()
+            .lost_share()
+            .unwrap();
+        assert!(share > 0.0);
+        let rows = legs_of_run(&mesh, &mesh.tests[0], ((0, 1), STARTS), &run);
+        assert_eq!(rows[0].loss_ppm, Some((share * 1e6).round() as u64));
+        assert_eq!(rows[0].retrans_ppm, None);
+    }
 }
