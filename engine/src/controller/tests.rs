@@ -324,3 +324,40 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
     drop(link);
     agent.join().unwrap();
 }
+
+#[test]
+fn an_order_has_the_agent_send_what_comes_down_with_the_congestion_control_of_senders() {
+    let spec = Spec {
+        socket: SocketSettings {
+            congestion: Some("reno".to_owned()),
+            ..SocketSettings::default()
+        },
+        ..Spec::default()
+    };
+    let reno = Some("reno".to_owned());
+    for (direction, agent_sends) in [(Direction::Up, false), (Direction::Down, true)] {
+        let order = leg_order(&spec, 3, direction);
+        assert_eq!((order.leg, order.agent_sends), (3, agent_sends));
+        let of = |side| congestion(&spec, direction, side);
+        let expected = [
+            reno.clone().filter(|_| !agent_sends),
+            reno.clone().filter(|_| agent_sends),
+        ];
+        assert_eq!([of(Side::Local), of(Side::Remote)], expected);
+        assert_eq!(order.socket.congestion, of(Side::Remote));
+    }
+    // Both ends of calls send.
+    let calls = Spec {
+        workload: Workload::Request(model::Request {
+            request_size: Bytes(1),
+            reply_size: Bytes(1),
+            pace_per_s: None,
+            reconnect: false,
+            wait: model::WaitMode::Block,
+        }),
+        ..spec
+    };
+    for side in [Side::Local, Side::Remote] {
+        assert_eq!(congestion(&calls, Direction::Up, side), reno);
+    }
+}

@@ -382,6 +382,19 @@ fn a_grid_and_a_history_have_the_figure_of_their_test() {
 }
 
 #[test]
+fn three_hundred_hosts_are_shown_and_of_one_more_the_sites() {
+    let scratch = Scratch::new("many");
+    drop(Archive::open(&scratch.0.join("runs.db")).unwrap());
+    for (count, shown) in [(300, 300), (301, 2)] {
+        let mut mesh = mesh_of(&(0..count).map(|host| host % 2).collect::<Vec<_>>());
+        (mesh.tests[0].from, mesh.tests[0].to) = ((1..count).collect(), vec![0]);
+        let now = Nanos::from_secs(START);
+        let grid = grid(&mut legs_of(&scratch), &mesh, &mesh.tests[0], now).unwrap();
+        assert_eq!(grid.hosts.len(), shown, "{count}");
+    }
+}
+
+#[test]
 fn the_next_round_is_named_with_its_time() {
     let mesh = two_hosts("bulk");
     let now = Nanos::from_secs(START + 60);

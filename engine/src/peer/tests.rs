@@ -159,3 +159,27 @@ fn a_server_without_sessions_is_gone_when_it_cannot_be_reached() {
     assert!(booked.agent().is_none() && booked.address().is_none());
     assert!(!booked.is_lost());
 }
+
+#[test]
+fn an_agent_is_one_at_its_address_and_an_iperf3_server_is_gone_when_it_cannot_be_reached() {
+    let mut link = crate::testing::directed("db1", |_| None);
+    let agent: &mut dyn PeerSession = &mut link;
+    assert_eq!(agent.kind(), "an agent");
+    assert_eq!(agent.address(), Some([127, 0, 0, 1].into()));
+    assert!(agent.agent().is_some() && !agent.is_lost());
+    assert!(!agent.is_gone(&Refusal::unreachable("x").into()));
+    let server = Booked {
+        session: Iperf3Session {
+            name: "db2".to_owned(),
+            port: 1,
+            options: client::ClientOptions::default(),
+            answered: false,
+        },
+        unit: SessionUnit::new(None, String::new()),
+        local_id: None,
+    };
+    assert_eq!(server.kind(), "an iperf3 server");
+    assert!(server.is_gone(&Refusal::unreachable("x").into()));
+    assert!(!server.is_gone(&Refusal::usage("x").into()));
+    assert!(server.address().is_none() && !server.is_lost());
+}
