@@ -22,7 +22,7 @@ static void *work(struct side *side, ssize_t (*pass)(int, void *, size_t)) {
     void *block = mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     struct rusage used;
     for (long n; !over && (n = pass(side->socket, block, BLOCK)) > 0; side->bytes += n);
-    /* The other end of each has an end, too, whichever is first. */
+    /* Its peer waits no longer. */
     shutdown(side->socket, SHUT_RDWR);
     getrusage(RUSAGE_THREAD, &used);
     side->cpu = used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
