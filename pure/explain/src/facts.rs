@@ -373,6 +373,8 @@ pub(crate) struct LostSegment {
 pub(crate) struct Sent {
     /// When the first of them left.
     pub at: Nanos,
+    /// Its number among those of its connection.
+    pub number: u32,
     pub packets: u32,
     /// Bytes of payload.
     pub bytes: u32,

@@ -335,7 +335,9 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         side: usize,
     ) -> (Option<DataArrival>, Option<Acknowledged>) {
         self.last = self.last.max(packet.at);
-        self.reset |= packet.has(RST);
+        if packet.has(RST) {
+            self.reset = true;
+        }
         if packet.has(SYN) {
             self.opens(packet, side);
             // Data may ride on it (RFC 7413).
@@ -359,11 +361,10 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         if packet.has(FIN) {
             own.end = Some(packet.end());
         }
-        let is_bare = packet.payload == 0 && !packet.has(FIN) && !packet.has(RST);
-        if is_bare {
+        let data = (packet.payload > 0).then(|| own.data(packet, trips));
+        if data.is_none() && packet.flags & (FIN | RST) == 0 {
             own.bare(packet);
         }
-        let data = (packet.payload > 0).then(|| own.data(packet, trips));
         // The window of a reset says nothing: it is 0 as a rule.
         let ack = match packet.has(ACK) && !packet.has(RST) {
             true => peer.on_ack(packet, own.scale, trips_back),

@@ -197,9 +197,11 @@ impl<S: StreamView> HalfConnection<S> {
             self.start = Start::Seen(packet.seq);
             self.followed = None;
         }
-        let first = !self.stamped && packet.stamps.is_some();
-        self.stamped |= first;
-        first
+        if self.stamped || packet.stamps.is_none() {
+            return false;
+        }
+        self.stamped = true;
+        true
     }
 
     /// A packet without data passes, which has the sequence number of the next byte to be sent.
@@ -254,7 +256,9 @@ impl<S: StreamView> HalfConnection<S> {
         scale: Option<u8>,
         trips: &Trips,
     ) -> Option<Acknowledged> {
-        self.closed |= self.end.is_some_and(|end| !before(packet.ack, end));
+        if self.end.is_some_and(|end| !before(packet.ack, end)) {
+            self.closed = true;
+        }
         if self.followed.is_none() {
             self.on_first_ack(packet, scale);
         }
@@ -696,20 +700,22 @@ impl Stream {
             }
         }
         let step = offset(self.next, seq);
-        if step.unsigned_abs() > LARGEST_WINDOW.into() {
-            self.trouble().counts.strays += 1;
-            return DataArrival::Stray;
-        }
         let end = seq.wrapping_add(packet.payload);
-        if step < 0 && self.is_duplicate(packet, seq, end, trips.total) {
-            self.trouble().counts.duplicates += 1;
-            return DataArrival::Duplicate;
+        if step != 0 {
+            if step.unsigned_abs() > LARGEST_WINDOW.into() {
+                self.trouble().counts.strays += 1;
+                return DataArrival::Stray;
+            }
+            if step < 0 && self.is_duplicate(packet, seq, end, trips.total) {
+                self.trouble().counts.duplicates += 1;
+                return DataArrival::Duplicate;
+            }
         }
         self.recent[self.packets as usize % RECENT] = (seq, packet.ip_id);
         self.packets += 1;
         let count = match segment {
-            0 => 1,
             _ if packet.payload <= segment => 1,
+            0 => 1,
             _ => u64::from(packet.payload.div_ceil(segment)),
         };
         self.segments += count;
@@ -751,7 +757,9 @@ impl Stream {
         trips: &Trips,
     ) -> DataArrival {
         self.released = self.release(packet, seq, count, segment, trips);
-        self.delayed_ack += self.released.held;
+        if self.released.held.0 > 0 {
+            self.delayed_ack += self.released.held;
+        }
         self.flight_before = self.flight();
         if seq != self.next && !self.open_end {
             self.misses(seq, packet.at);

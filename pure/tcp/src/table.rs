@@ -32,8 +32,7 @@ pub struct ConnectionTable<C, S> {
     index: TableIndex,
     slots: Vec<TableSlot<C, S>>,
     free: Vec<u32>,
-    /// The slot of the packet before: that of the next one most often.
-    recent: u32,
+    recent: RecentSlot,
     /// Connections in the order in which they began, some with data by now, or gone.
     oldest: VecDeque<Name>,
     /// Connections in the order in which they came to an end.
@@ -43,6 +42,27 @@ pub struct ConnectionTable<C, S> {
     spare: Option<Box<TcpConnection<C, S>>>,
     attempts: u64,
     unfollowed: u64,
+}
+
+/// The slot of the packet before: that of the next one most often. It is free only while another packet is taken.
+#[derive(Default)]
+struct RecentSlot {
+    slot: u32,
+    /// Sender and receiver of the packet, and whether the sender is the second of the ends; none without a slot.
+    ends: Option<(SocketAddr, SocketAddr, bool)>,
+}
+
+impl RecentSlot {
+    /// Whether the sender of a packet is the second of the ends, if it has the same.
+    #[inline]
+    fn sender(&self, packet: &Packet) -> Option<bool> {
+        let (from, to, second) = self.ends.as_ref()?;
+        match () {
+            () if packet.from == *from && packet.to == *to => Some(*second),
+            () if packet.from == *to && packet.to == *from => Some(!second),
+            () => None,
+        }
+    }
 }
 
 /// A connection that is forgotten.
@@ -142,7 +162,7 @@ impl<C: Default, S: StreamView> ConnectionTable<C, S> {
             index: TableIndex::default(),
             slots: Vec::new(),
             free: Vec::new(),
-            recent: 0,
+            recent: RecentSlot::default(),
             oldest: VecDeque::new(),
             over: VecDeque::new(),
             begun: 0,
@@ -170,28 +190,33 @@ impl<C: Default, S: StreamView> ConnectionTable<C, S> {
         packet: &Packet,
         forget: &mut Forget<'_, C, S>,
     ) -> Option<(&mut TcpConnection<C, S>, Passed)> {
-        let (ends, second) = AddressPair::of(packet);
-        let mut known = match self.slots.get(self.recent as usize) {
-            Some(slot) if slot.ends == ends && !slot.is_free() => Some(self.recent),
-            _ => {
+        let recent = self.recent.sender(packet);
+        let (mut found, second) = match recent {
+            Some(second) => (Some(self.recent.slot), second),
+            None => {
+                let (ends, second) = AddressPair::of(packet);
                 let ends_of = |n: u32| self.slots.get(n as usize).map(|slot| slot.ends);
-                self.index.get(ends, ends_of)
+                (self.index.get(ends, ends_of), second)
             }
         };
-        if let Some(n) = known
+        if let Some(n) = found
             && packet.flags & (SYN | ACK) == SYN
             && self.slots[n as usize].is_before(packet, second)
         {
             // The same ends again: a connection after another.
-            self.index.remove(&ends, n);
+            self.index.remove(&self.slots[n as usize].ends, n);
             self.end(n, forget);
-            known = None;
+            found = None;
         }
-        let Some(n) = known.or_else(|| self.begin(ends)) else {
+        let Some(n) = found.or_else(|| self.begin(AddressPair::of(packet).0)) else {
             self.unfollowed += 1;
+            self.recent.ends = None;
             return None;
         };
-        self.recent = n;
+        self.recent.slot = n;
+        if recent.is_none() {
+            self.recent.ends = Some((packet.from, packet.to, second));
+        }
         let passed = self.slots[n as usize].push(packet, second, &mut self.spare)?;
         if passed.over {
             self.end(n, forget);

@@ -204,14 +204,14 @@ impl SenderWaits {
         }
         // A full segment alone, which ends no write and is acknowledged: more was written, and pacing sends two at a time
         // (`tcp_tso_autosize`). From afar it is not seen how long the next one takes on its way.
-        let one_by_one = before.trips.to_sender.0 > 0
-            && all_acked
-            && self.alone
-            && !(self.pushed || self.drained || is_short);
-        let chance = if one_by_one { ONE_BY_ONE } else { CHANCE };
+        let is_one_by_one = || {
+            let alone = before.trips.to_sender.0 > 0 && all_acked && self.alone;
+            alone && !(self.pushed || self.drained || is_short)
+        };
+        let chance = || if is_one_by_one() { ONE_BY_ONE } else { CHANCE };
         let at_once = self.begun
             && arrived >= before.last
-            && before.is_at_once(newest.at, segment.at, chance);
+            && before.is_at_once(newest.at, segment.at, chance());
         let by_ack = at_once && newest.bare;
         let held = match all_acked && by_ack {
             true => held_back(

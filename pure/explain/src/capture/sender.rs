@@ -156,11 +156,8 @@ struct HeldAcks {
 #[derive(Default)]
 pub(crate) struct Departed {
     sent: Vec<Sent>,
-    /// How many packets left before each of them, of those that are kept.
-    before: Vec<u32>,
-    /// Packets that are kept, and the number of the first.
-    packets: u32,
-    first: u32,
+    /// The number of the next one.
+    next: u32,
     /// Those that left within this moment are gathered.
     moment: Nanos,
     /// No more are kept.
@@ -174,24 +171,24 @@ pub(crate) struct Departed {
 
 impl Departed {
     #[inline]
-    fn keep(&mut self, packet: &Packet, segment: u32, rtt: Option<Nanos>) {
+    fn keep(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
         if !self.lossy && self.sent.len() >= 2 * BEFORE_LOSS {
             self.drain();
         }
         if self.sent.len() >= MOST_SENT && !self.full {
-            self.gather(rtt.unwrap_or_default());
+            self.gather(stream.min_rtt.unwrap_or_default());
         }
         if !self.full {
-            self.before.push(self.packets);
-            self.packets += 1;
             self.sent.push(Sent {
                 at: packet.at,
+                number: self.next,
                 packets: 1,
                 bytes: packet.payload,
                 lost: 0,
                 lost_from: u32::MAX,
                 size: packet.payload.min(usual(segment)),
             });
+            self.next = self.next.wrapping_add(1);
         }
     }
 
@@ -200,13 +197,6 @@ impl Departed {
         let Departed { sent, moment, .. } = self;
         bucket::gather(sent, MOST_SENT, MOST_SENT / 4, rtt, moment);
         self.full = self.sent.len() > MOST_SENT / 4 * 3;
-        let packets = self.sent.iter().map(|sent| sent.packets);
-        let before = packets.scan(0, |sum, packets| {
-            let before = *sum;
-            *sum += packets;
-            Some(before)
-        });
-        self.before = before.collect();
     }
 
     /// Data were acknowledged.
@@ -220,21 +210,26 @@ impl Departed {
 
     #[cold]
     fn drain(&mut self) {
-        let drained = BEFORE_LOSS as u32;
         self.sent.drain(..BEFORE_LOSS);
-        self.before.truncate(self.sent.len());
         self.drained = true;
-        self.packets -= drained;
-        self.first = self.first.wrapping_add(drained);
+    }
+
+    /// Where the packet of this number is kept.
+    fn place_of(&self, number: u32) -> Option<usize> {
+        let first = self.sent.first()?.number;
+        let nth = |number: u32| number.wrapping_sub(first);
+        let later = nth(self.next).checked_sub(nth(number)).filter(|n| *n > 0)?;
+        // The newest are not gathered.
+        let newest = self.sent.len().checked_sub(later as usize);
+        let newest = newest.filter(|place| self.sent[*place].number == number);
+        let search = || (self.sent).partition_point(|sent| nth(sent.number) <= nth(number)) - 1;
+        Some(newest.unwrap_or_else(search))
     }
 
     /// What had left last of these numbers is lost.
     fn lost(&mut self, (number, behind): (u32, u32), (seq, end): (u32, u32)) {
         self.lossy = true;
-        let number = number.wrapping_sub(self.first);
-        let behind_it = self.before.partition_point(|before| *before <= number);
-        let known = (number < self.packets).then_some(behind_it);
-        let Some(sent) = known.and_then(|behind_it| self.sent.get_mut(behind_it - 1)) else {
+        let Some(sent) = self.place_of(number).map(|place| &mut self.sent[place]) else {
             return;
         };
         // Of several the last one is meant, as far as is known.
@@ -500,10 +495,10 @@ impl CaptureSender {
     /// What leaves from now on is kept packet by packet.
     #[cold]
     pub fn keeps(&mut self, stream: &Stream) -> &mut Departed {
-        let first = stream.departures;
+        let next = stream.departures;
         let departed = || {
             Box::new(Departed {
-                first,
+                next,
                 ..Departed::default()
             })
         };
@@ -513,13 +508,12 @@ impl CaptureSender {
     /// Keeps what leaves.
     #[inline]
     pub fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
-        match &mut self.departed {
-            Some(departed) => departed.keep(packet, segment, stream.min_rtt),
-            None if stream.packets > FEWEST_SENT => {
-                LongStream::of(&mut self.course, self.first_stamp);
-                self.keeps(stream).keep(packet, segment, stream.min_rtt);
-            }
-            None => {}
+        if self.departed.is_none() && stream.packets > FEWEST_SENT {
+            LongStream::of(&mut self.course, self.first_stamp);
+            self.keeps(stream);
+        }
+        if let Some(departed) = &mut self.departed {
+            departed.keep(stream, packet, segment);
         }
     }
 
@@ -1111,18 +1105,20 @@ mod tests {
     }
 
     /// Packets of 1000 bytes that left 1 us apart, the first of them with this number.
-    fn departed(many: u32, first: u32, lossy: bool) -> Departed {
+    fn departed(many: u32, next: u32, lossy: bool) -> Departed {
         let mut departed = Departed {
-            first,
+            next,
             lossy,
             ..Departed::default()
         };
+        let mut stream = Stream::default();
+        stream.min_rtt = Some(Nanos::from_millis(20));
         for n in 0..many {
             let one = Packet {
                 payload: 1000,
                 ..packet(true, n.into(), ACK)
             };
-            departed.keep(&one, 1448, Some(Nanos::from_millis(20)));
+            departed.keep(&stream, &one, 1448);
         }
         departed
     }
@@ -1157,14 +1153,11 @@ mod tests {
     fn before_a_loss_the_oldest_are_left_out_and_after_it_none() {
         let most = 2 * BEFORE_LOSS as u32;
         let kept = departed(most, 5, false);
-        assert_eq!(
-            (kept.sent.len() as u32, kept.first, kept.drained),
-            (most, 5, false)
-        );
+        assert_eq!((kept.sent.len() as u32, kept.drained), (most, false));
         let mut kept = departed(most + 1, 5, false);
         let half = BEFORE_LOSS as u32;
-        assert_eq!((kept.sent.len() as u32, kept.packets), (half + 1, half + 1));
-        assert_eq!((kept.first, kept.drained), (5 + half, true));
+        assert_eq!(kept.sent.len() as u32, half + 1);
+        assert_eq!((kept.sent[0].number, kept.drained), (5 + half, true));
         assert_eq!(kept.sent[0].at, Nanos::from_micros(half.into()));
         kept.lost((5 + half, 2000), (1000, 2000));
         assert_eq!(kept.sent[0].lost, 1000, "numbers go on");
@@ -1177,13 +1170,17 @@ mod tests {
         let mut kept = departed(many, 5, true);
         assert!(!kept.full && kept.sent.len() < MOST_SENT);
         assert_eq!(kept.sent.iter().map(|s| s.packets).sum::<u32>(), many);
-        let sums = kept.sent.iter().scan(0, |sum, s| {
-            *sum += s.packets;
-            Some(*sum - s.packets)
+        let numbers = kept.sent.iter().scan(5, |next, s| {
+            *next += s.packets;
+            Some(*next - s.packets)
         });
-        assert!(sums.eq(kept.before.iter().copied()));
+        assert!(numbers.eq(kept.sent.iter().map(|s| s.number)));
         kept.lost((5 + many - 1, 2000), (1000, 2000));
         assert_eq!(kept.sent.last().unwrap().lost, 1000);
+        let gathered = kept.sent.iter().position(|s| s.packets > 1).unwrap();
+        let last = kept.sent[gathered + 1].number - 1;
+        assert_eq!(kept.place_of(last), Some(gathered));
+        assert_eq!([5 + many, 4].map(|number| kept.place_of(number)), [None; 2]);
         // The newest quarter is not gathered.
         let newest = &kept.sent[kept.sent.len() - MOST_SENT / 4..];
         assert!(newest.iter().all(|s| s.packets == 1));

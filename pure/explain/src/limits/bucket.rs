@@ -64,10 +64,10 @@ pub(crate) fn gather(
         *moment = longer;
         let until = sent[sent.len().saturating_sub(newest).min(sent.len() - 1)].at;
         sent.dedup_by(|next, one| {
-            let none_lost = (one.lost, next.lost) == (0, 0);
-            let all_lost = (one.lost, next.lost) == (one.bytes, next.bytes);
-            let together =
-                next.at < until && next.at.since(one.at) <= *moment && (none_lost || all_lost);
+            let none_lost = || one.lost | next.lost == 0;
+            let all_lost = || (one.lost, next.lost) == (one.bytes, next.bytes);
+            let is_soon = next.at.since(one.at) <= *moment && next.at < until;
+            let together = is_soon && (none_lost() || all_lost());
             if together {
                 one.lost = one.lost.saturating_add(next.lost);
                 one.packets += next.packets;
@@ -476,6 +476,7 @@ mod tests {
     fn segment(at: Nanos, is_lost: bool) -> Sent {
         Sent {
             at,
+            number: 0,
             packets: 1,
             bytes: SEGMENT,
             lost: if is_lost { SEGMENT } else { 0 },
@@ -658,6 +659,7 @@ mod tests {
     fn bytes(at_us: u64, lost: u32) -> Sent {
         Sent {
             at: Nanos::from_micros(at_us),
+            number: 0,
             packets: 1,
             bytes: 100,
             lost,

@@ -105,6 +105,34 @@ fn connections_that_are_over_make_room() {
 }
 
 #[test]
+fn packets_beyond_the_bounds_are_counted_between_those_of_a_connection_that_is_followed() {
+    let bounds = TableBounds {
+        connections: 1,
+        over: 1,
+    };
+    let mut table = ConnectionTable::new(bounds);
+    let [known, other] = [7, 8].map(short);
+    known[..3].iter().for_each(|p| push(&mut table, p));
+    for (known, other) in known[3..].iter().zip(&other) {
+        push(&mut table, other);
+        push(&mut table, other);
+        push(&mut table, known);
+    }
+    assert_eq!(table.unfollowed(), 8);
+    let again = short(7).into_iter().map(|packet| Packet {
+        seq: packet.seq + 9000,
+        ..packet
+    });
+    again.for_each(|p| push(&mut table, &p));
+    let mut bytes = Vec::new();
+    table.close(&mut |gone| {
+        bytes.push(gone.connection.bytes_of(1));
+        None
+    });
+    assert_eq!((bytes.last(), table.unfollowed()), (Some(&3000), 8));
+}
+
+#[test]
 fn a_connection_is_over_when_its_end_is_acknowledged_or_with_a_reset() {
     let packets = short(7);
     let mut reset = packets[..4].to_vec();
