@@ -4,7 +4,7 @@ use archive::{Archive, ArchiveRow, Error, NamedDocument, RunFilter};
 use model::mtu::{MtuFound, MtuRecord};
 use model::{BitRate, Direction, Ended, Experiment, Nanos, NodeId, Round, Tuning, WatchRecord};
 use report::pages::{Entry, RUN};
-use report::words::{self, escape, utc};
+use report::words::{self, cut, escape, utc};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -341,14 +341,6 @@ fn cut_pair([local, remote]: [&str; 2], width: usize) -> String {
         without_middle(local, first),
         without_middle(remote, second)
     )
-}
-
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(2)).collect();
-    format!("{}..", kept.trim_end())
 }
 
 #[cfg(test)]

@@ -115,8 +115,13 @@ pub fn escape_sentence(text: &str) -> String {
 }
 
 fn escape_to(text: &str, longest: usize) -> String {
+    let text = text.trim();
+    let is_fit = |byte: u8| byte.is_ascii() && !byte.is_ascii_control();
+    if text.len() <= longest && text.bytes().all(is_fit) {
+        return text.to_owned();
+    }
     let mut out = String::new();
-    for (n, c) in text.trim().chars().enumerate() {
+    for (n, c) in text.chars().enumerate() {
         if n == longest {
             out.push_str("...");
             break;
@@ -360,9 +365,13 @@ pub fn per_second(rate: f64) -> String {
     }
 }
 
-/// At most `width` characters.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    text.chars().take(width).collect()
+/// At most `width` characters: of a longer text the begin and `..`.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(2)).collect();
+    format!("{}..", kept.trim_end())
 }
 
 /// Values over time, ascending, as a row of at most so many blocks, each the average of its time, above zero.

@@ -1,6 +1,6 @@
 //! The classic picture: average, median, minimum and maximum of each arm.
 
-use super::{RIGHT, WIDTH, cut};
+use super::{RIGHT, WIDTH, cut_name};
 use crate::csv::cell;
 use crate::prelude::*;
 use crate::prove::phrase::{csv_unit, value};
@@ -105,11 +105,15 @@ fn drawn(bars: Vec<Bar>, unit: &str, text: impl Fn(f64) -> String) -> Option<Pic
         if one.of != group {
             group = &one.of;
             svg.height += 8.0;
-            svg.text((0.0, svg.height + 14.0), "ink strong", cut(group, LONGEST));
+            svg.text(
+                (0.0, svg.height + 14.0),
+                "ink strong",
+                cut_name(group, LONGEST),
+            );
             svg.height += 20.0;
         }
         let figures = figures(one, &text);
-        let (name, y) = (cut(&bar.name, LONGEST), svg.height + 16.0);
+        let (name, y) = (cut_name(&bar.name, LONGEST), svg.height + 16.0);
         svg.text((LEFT, y), "ink", &name);
         svg.text((LEFT, y + 15.0), "faint small", &figures);
         let (top, colour) = (y + 22.0, if bar.is_control { "s0" } else { "s1" });

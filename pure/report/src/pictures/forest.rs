@@ -1,7 +1,7 @@
 //! Several effects with their intervals, one below the other, over the equivalence margin.
 
 use super::pairs::{ChangeAxis, Effect, margin_band};
-use super::{RIGHT, WIDTH, cut};
+use super::{RIGHT, WIDTH, cut_name};
 use crate::csv::cell;
 use crate::prelude::*;
 use crate::prove::phrase::{answer, margins, share, unit};
@@ -72,7 +72,7 @@ fn drawn(rows: Vec<ForestRow>, against: &str, margin: f64) -> Option<Picture> {
     );
     let mut words = Vec::new();
     for (n, row) in shown.iter().enumerate() {
-        let (name, y) = (cut(&row.name, LONGEST), ROW * n as f64 + 16.0);
+        let (name, y) = (cut_name(&row.name, LONGEST), ROW * n as f64 + 16.0);
         let text = match &row.effect {
             Some(effect) => format!("{} {effect}", answer(row.outcome)),
             None => answer(row.outcome).to_owned(),

@@ -1,6 +1,6 @@
 //! Both directions of a path, hop by hop, with the size that passes and the place where larger packets stop.
 
-use super::{RIGHT, WIDTH, cut};
+use super::{RIGHT, WIDTH, cut_name};
 use crate::csv::cell;
 use crate::mtu::{ends, fate, stops};
 use crate::page::{Picture, Svg};
@@ -55,7 +55,7 @@ impl HopLane<'_> {
         HopLane {
             report,
             going,
-            names: ends(going, &cut(&report.host, IN_SENTENCE)),
+            names: ends(going, &cut_name(&report.host, IN_SENTENCE)),
             routers: output.max(climb.distance.unwrap_or(1).saturating_sub(1)),
         }
     }
@@ -148,7 +148,7 @@ impl HopLane<'_> {
             let x = if receives { end } else { begin };
             let name = if receives { to } else { from };
             svg.rect((x - 8.0, y - 8.0), (16.0, 16.0), "s0");
-            svg.text((x, y - 18.0), "ink middle", cut(name, OVER_PLACE));
+            svg.text((x, y - 18.0), "ink middle", cut_name(name, OVER_PLACE));
             if let Some(end) = self.end(receives) {
                 let address = cell(end.address);
                 svg.text((x, y + 26.0), "faint small middle", address);
@@ -217,7 +217,7 @@ impl HopLane<'_> {
 
     fn stops(&self) -> String {
         let cause = &self.report.way(self.going).verdict.cause;
-        stops(cause, self.going, &cut(&self.report.host, IN_SENTENCE))
+        stops(cause, self.going, &cut_name(&self.report.host, IN_SENTENCE))
     }
 
     fn alternative(&self) -> String {

@@ -16,6 +16,7 @@ pub mod stages;
 pub mod time_sequence;
 
 use crate::prelude::*;
+use crate::words::cut;
 use model::finding::Phase;
 
 /// Width of a still picture, in its own units: a page shows it at this size where there is room, and its text can still be
@@ -39,13 +40,8 @@ fn airy(values: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
 }
 
 /// A name of at most so many characters.
-fn cut(name: &str, longest: usize) -> String {
-    let name = escape(name);
-    if name.chars().count() <= longest {
-        return name;
-    }
-    let kept = name.chars().take(longest.saturating_sub(3));
-    kept.chain("...".chars()).collect()
+fn cut_name(name: &str, longest: usize) -> String {
+    cut(&escape(name), longest)
 }
 
 /// Time since the begin of what is drawn.

@@ -1,6 +1,6 @@
 //! Pair by pair: both runs, their difference, the effect with its interval, and the equivalence margin.
 
-use super::{RIGHT, WIDTH, airy, cut};
+use super::{RIGHT, WIDTH, airy, cut_name};
 use crate::csv::cell;
 use crate::page::{Picture, Ruler, Scale, Svg};
 use crate::prove::phrase::{
@@ -223,7 +223,7 @@ impl Plot<'_> {
         let mut right = 0.0;
         let arms = [self.comparison.against, self.comparison.arm];
         for (arm, is_control) in arms.into_iter().zip([true, false]) {
-            let name = cut(plan.arm_name(arm), LONGEST);
+            let name = cut_name(plan.arm_name(arm), LONGEST);
             self.mark((right + 5.0, 33.0), is_control, "");
             self.svg.text((right + 15.0, 37.0), "ink small", &name);
             right += 35.0 + 7.2 * name.chars().count() as f64;
