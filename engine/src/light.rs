@@ -47,11 +47,21 @@ const PATIENCE: Duration = Duration::from_millis(60);
 /// The longest RTT that is waited for.
 const LONGEST_RTT: Duration = Duration::from_secs(1);
 
-/// Copies of a size: the first one, and those if it does not arrive.
-const COPIES: [u8; 2] = [1, 3];
+/// Copies of a size at the least and at the most, the first one alone.
+const COPIES: [u8; 2] = [4, 20];
+
+/// Share of sizes that pass and are taken for too large because all copies are lost: never more, up to a loss of 70 %.
+const MISSED: f64 = 0.001;
 
 /// All of a request: its answer is due in time.
 const WITHIN: Duration = Duration::from_secs(45);
+
+/// How many copies of a size are sent to a host that has answered so many of the packets sent.
+fn copies(answered: usize, sent: usize) -> u8 {
+    let lost = 1.0 - answered.max(1) as f64 / sent.max(1) as f64;
+    let [least, most] = COPIES;
+    ((MISSED.ln() / lost.ln()).ceil() as u8).clamp(least, most)
+}
 
 /// Spaces the probes of all coordinators.
 #[derive(Default)]
@@ -426,7 +436,8 @@ impl LightSender<'_> {
         2 * longest.min(LONGEST_RTT) + PATIENCE
     }
 
-    /// Finds the largest size that arrives at each host.
+    /// Finds the largest size that arrives at each host. Answers come in the order of the probes, so that one that is late is
+    /// not taken for lost.
     fn measure_sizes(&mut self) -> Result<()> {
         let mut sizes = self.sizes.clone();
         sizes.sort_unstable();
@@ -448,10 +459,12 @@ impl LightSender<'_> {
                 break;
             }
             let hosts: Vec<usize> = left.iter().map(|(at, _)| *at).collect();
-            for copies in COPIES {
+            for is_first in [true, false] {
                 for (at, sizes) in &left {
                     let size = *sizes.last().expect("one is left");
-                    for copy in 0..copies {
+                    let target = &self.targets[*at];
+                    let copies = copies(target.rtts.len(), target.sent.len());
+                    for copy in if is_first { 0..1 } else { 1..copies } {
                         if self.targets[*at].largest < Some(size) {
                             self.say(*at, &Datagram::Probe(Probe { round, size, copy }), size)?;
                         }
@@ -922,6 +935,16 @@ mod tests {
             sender.spend().unwrap();
             assert_eq!(sender.moved, 0);
         });
+    }
+
+    /// On a path that loses packets a size is given up after more copies: 1500 bytes that pass are not called 1400.
+    #[test]
+    fn more_copies_are_sent_where_more_packets_are_lost() {
+        let of_20 = [20, 19, 16, 10, 6, 1, 0];
+        assert_eq!(
+            of_20.map(|answered| copies(answered, 20)),
+            [4, 4, 5, 10, 20, 20, 20]
+        );
     }
 
     #[test]

@@ -38,15 +38,21 @@ pub(super) fn legs_of_mtu(
         (Direction::Down, &found.reverse),
     ];
     let legs = ways.into_iter().zip(0..).map(|((direction, way), at)| {
-        let (mtu, outcome) = match way.climb.passes {
-            Some(size) => (Some(size.into()), LegOutcome::Good),
-            None => (None, LegOutcome::Failed),
+        let found = match (way.climb.passes, way.climb.confirmed) {
+            (Some(size), true) => Ok(size.into()),
+            (Some(size), false) => Err(format!(
+                "packets of {size} bytes pass; that larger ones do not is not certain, too many probes were lost"
+            )),
+            (None, _) => Err("no packet passes".to_owned()),
         };
-        let why = mtu.is_none().then(|| "no packet passes".to_owned());
+        let outcome = match found {
+            Ok(_) => LegOutcome::Good,
+            Err(_) => LegOutcome::Failed,
+        };
         MeshLeg {
-            mtu,
+            mtu: found.as_ref().ok().copied(),
             outcome,
-            why,
+            why: found.err(),
             ..bare(mesh, test, pair, (&record.id, at), direction, starts)
         }
     });
