@@ -65,6 +65,8 @@ pub struct PairOrder<'a> {
     pub ends: Option<Instant>,
     /// Called once both hosts are confirmed; nothing is measured if it fails.
     pub confirmed: &'a dyn Fn() -> Result<()>,
+    /// Called once the source has its order: it measures to the end, also where this process ends.
+    pub ordered: &'a dyn Fn(),
 }
 
 impl PairOrder<'_> {
@@ -179,7 +181,7 @@ impl Pair<'_> {
                 outage: order.outage,
                 title: order.title.clone(),
             };
-            pair.play(&order.slot, request, watcher, stop)
+            pair.play(order, request, watcher, stop)
         });
         match result? {
             SlotResult::Run(run) => Ok(*run),
@@ -198,7 +200,7 @@ impl Pair<'_> {
                 to: order.destination(id),
                 ip_version: order.spec.socket.ip_version,
             };
-            pair.play(&order.slot, request, watcher, stop)
+            pair.play(order, request, watcher, stop)
         });
         match result? {
             SlotResult::Mtu(record) => Ok(*record),
@@ -321,16 +323,18 @@ impl Pair<'_> {
 
     fn play(
         &mut self,
-        slot: &str,
+        order: &PairOrder<'_>,
         request: DirectRequest,
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<SlotResult> {
         let number = self.source.direct(request)?;
+        (order.ordered)();
+        let slot = &order.slot;
         let mut stopped = false;
         let (run, digest) = loop {
             if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut stopped, true) {
-                let slot = slot.to_owned();
+                let slot = slot.clone();
                 self.source.direct(DirectRequest::Release { slot })?;
             }
             // The protocol has a deadline for the answer.
@@ -352,7 +356,7 @@ impl Pair<'_> {
             }
         };
         tune::step("source done");
-        if run != slot {
+        if run != *slot {
             bail!(out_of_turn(self.source));
         }
         fetch(self.source, &run, &digest)

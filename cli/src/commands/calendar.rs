@@ -97,10 +97,17 @@ impl CalendarArgs {
             }
             CalendarAction::Release(release) => {
                 let slot = calendar.release(release.name.as_deref())?;
+                let is_under_way = slot.starts <= unix_time();
                 format!(
-                    "released: {} until {}\n",
+                    "released: {} until {}\n{}",
                     escape_sentence(&slot.what),
-                    utc(slot.ends)
+                    utc(slot.ends),
+                    // Its agent looks that often.
+                    if is_under_way {
+                        "a run in it ends within 3 s\n"
+                    } else {
+                        ""
+                    }
                 )
             }
         };

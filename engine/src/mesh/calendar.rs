@@ -314,7 +314,8 @@ impl<'a> MeshCalendar<'a> {
         confirmed.retain(|_, booking| booking.ends > now);
         let mut lost = Vec::new();
         for booking in confirmed.values_mut() {
-            if booking.expires > Some(now + TTL - RENEW_EVERY) {
+            let soon = now + TTL - RENEW_EVERY;
+            if booking.expires.is_none_or(|expires| expires > soon) {
                 continue;
             }
             let renewed = SlotRequest {
@@ -385,7 +386,7 @@ impl<'a> MeshCalendar<'a> {
         }
     }
 
-    /// Makes a booking stay until its end, as long as this coordinator lives.
+    /// Makes a booking stay as long as this coordinator lives, until its end at most.
     ///
     /// # Errors
     /// If it is over, and something else booked; [`NoCalendar`].
@@ -404,6 +405,21 @@ impl<'a> MeshCalendar<'a> {
                 "its booking in the calendar ended after {} s, before both hosts were confirmed",
                 TTL / 1000
             ))),
+        }
+    }
+
+    /// Makes a confirmed booking stay until its end even without this coordinator: the source measures until then. Where the
+    /// calendar cannot be used it is renewed like others.
+    pub(super) fn keep_to_its_end(&self, slot: &str) {
+        let mut confirmed = sys::lock(&self.confirmed);
+        if let Some(booking) = confirmed.get_mut(slot) {
+            let whole = SlotRequest {
+                expires: None,
+                ..booking.clone()
+            };
+            if let Ok(true) = self.with(|calendar| calendar.renew(now(), &whole)) {
+                *booking = whole;
+            }
         }
     }
 
@@ -500,6 +516,44 @@ mod tests {
         let held = calendar.hold(test, (0, 1), slot, span, until);
         held.map(|(booking, _)| booking)
             .map_err(|error| error.to_string())
+    }
+
+    /// A confirmed booking is renewed; one of a source that measures stays to its end.
+    #[test]
+    fn a_booking_is_renewed_until_the_source_has_its_order() {
+        let directory = TempDir::new();
+        let mesh = mesh_of("one", ["a", "b"], MEMORY);
+        let calendar = calendar_of(&mesh, &directory);
+        let booking = hold(&calendar, "1").unwrap();
+        calendar.confirm(&booking).unwrap();
+        let expires = || {
+            let bookings = calendar.with(|calendar| calendar.list(now())).unwrap();
+            assert_eq!(bookings.len(), 2);
+            assert!(
+                bookings
+                    .iter()
+                    .all(|one| one.expires == bookings[0].expires)
+            );
+            bookings[0].expires
+        };
+        let earlier = SlotRequest {
+            expires: Some(now() + 5_000),
+            ..booking
+        };
+        assert!(
+            calendar
+                .with(|calendar| calendar.renew(now(), &earlier))
+                .unwrap()
+        );
+        sys::lock(&calendar.confirmed).insert("1".to_owned(), earlier);
+        calendar.renew().unwrap();
+        assert!(expires() >= Some(now() + TTL - 1_000));
+        calendar.keep_to_its_end("1");
+        assert_eq!(expires(), None);
+        calendar.renew().unwrap();
+        assert_eq!(expires(), None);
+        calendar.release("1");
+        assert_eq!(calendar.with(|calendar| calendar.list(now())).unwrap(), []);
     }
 
     /// Of meshes that name the same disk, also where nothing else is shared.

@@ -61,6 +61,7 @@ impl Measure {
             patience: BUSY_FOR,
             ends: None,
             confirmed: &|| Ok(()),
+            ordered: &|| {},
         };
         let mut pair = Pair {
             source: &mut from,
