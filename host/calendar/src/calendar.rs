@@ -207,6 +207,10 @@ pub enum SqlValue<'a> {
     Integer(Option<i64>),
     /// Or NULL.
     Text(Option<&'a str>),
+    /// A column of rows, for PostgreSQL alone.
+    Integers(&'a [Option<i64>]),
+    /// The same.
+    Texts(&'a [Option<&'a str>]),
 }
 
 impl rusqlite::ToSql for SqlValue<'_> {
@@ -214,6 +218,10 @@ impl rusqlite::ToSql for SqlValue<'_> {
         match self {
             SqlValue::Integer(number) => number.to_sql(),
             SqlValue::Text(text) => text.to_sql(),
+            SqlValue::Integers(_) | SqlValue::Texts(_) => {
+                let why = "SQLite has no columns as values";
+                Err(rusqlite::Error::ToSqlConversionFailure(why.into()))
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::calendar::{Calendar, SqlValue, integer, text};
 use crate::{Error, Milliseconds, Postgres};
 use model::{BitRate, Bytes, LegOutcome, MeshLeg, Nanos};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::sync::LazyLock;
 
 /// The columns of a leg.
@@ -30,12 +30,25 @@ AND packets IS NOT NULL AND outcome = 'good' AND EXISTS (
     AND first.starts >= mesh_legs.starts - mesh_legs.starts % 3600000 AND first.starts < mesh_legs.starts
     AND first.outcome = 'good')";
 
-static STORE: LazyLock<String> = LazyLock::new(|| store_leg(&[]));
+/// Keeps many legs, each value being that of a column of all.
+static STORE: LazyLock<String> = LazyLock::new(|| {
+    let leg = MeshLeg::bare(String::new(), 0, [""; 4], Nanos(0), LegOutcome::Good);
+    let columns = leg_values(&leg).into_iter().zip(1..);
+    let columns = columns.map(|(value, n)| match value {
+        SqlValue::Integer(_) | SqlValue::Integers(_) => format!("CAST(${n} AS BIGINT[])"),
+        SqlValue::Text(_) | SqlValue::Texts(_) => format!("CAST(${n} AS TEXT[])"),
+    });
+    let columns: Vec<String> = columns.collect();
+    store_from(
+        &[],
+        &format!("SELECT * FROM unnest({})", columns.join(", ")),
+    )
+});
 
-/// Of many cells of a test at once, whose sources and destinations are lists.
+/// Of many cells of a test at once, whose sources and destinations are columns; the last column is the place of the cell, from 1.
 static CELLS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT l.* FROM unnest(string_to_array($3, chr(31)), string_to_array($4, chr(31))) AS cell (src, dst)
+        "SELECT l.*, n FROM unnest(CAST($3 AS TEXT[]), CAST($4 AS TEXT[])) WITH ORDINALITY AS cell (src, dst, n)
          CROSS JOIN LATERAL (
              SELECT {LEG_COLUMNS} FROM mesh_legs AS leg
              WHERE mesh = $1 AND test = $2 AND leg.src = cell.src AND leg.dst = cell.dst AND starts <= $5 {}
@@ -43,9 +56,6 @@ static CELLS: LazyLock<String> = LazyLock::new(|| {
         OF_CELL[1]
     )
 });
-
-/// What is between the names of a list.
-const BETWEEN: &str = "\u{1f}";
 
 /// Makes the table, with an engine's name of 64 bits and its own columns. Times are milliseconds, since 1970-01-01 UTC.
 pub fn leg_table(integer: &str, more: &str) -> String {
@@ -85,19 +95,20 @@ CREATE INDEX mesh_legs_by_cell ON mesh_legs (mesh, test, src, dst, starts);
 /// Keeps a leg, by the values of [`leg_values`]; one that is kept already is replaced. An engine's own columns follow, each
 /// with its value.
 pub fn store_leg(more: &[[&str; 2]]) -> String {
-    let names: Vec<&str> = LEG_COLUMNS.split(", ").collect();
-    let values = (1..=names.len()).map(|n| format!("${n}"));
+    let values = (1..=LEG_COLUMNS.split(", ").count()).map(|n| format!("${n}"));
     let values = values.chain(more.iter().map(|[_, value]| (*value).to_owned()));
     let values: Vec<String> = values.collect();
-    let names: Vec<&str> = names
-        .into_iter()
-        .chain(more.iter().map(|[name, _]| *name))
-        .collect();
+    store_from(more, &format!("VALUES ({})", values.join(", ")))
+}
+
+fn store_from(more: &[[&str; 2]], rows: &str) -> String {
+    let names = LEG_COLUMNS.split(", ");
+    let names: Vec<&str> = names.chain(more.iter().map(|[name, _]| *name)).collect();
     let replaced = names.iter().map(|name| format!("{name} = excluded.{name}"));
     let replaced: Vec<String> = replaced.collect();
-    let [names, values, replaced] = [names.join(", "), values.join(", "), replaced.join(", ")];
+    let [names, replaced] = [names.join(", "), replaced.join(", ")];
     format!(
-        "INSERT INTO mesh_legs ({names}) VALUES ({values}) ON CONFLICT (run, leg) DO UPDATE SET {replaced}"
+        "INSERT INTO mesh_legs ({names}) {rows} ON CONFLICT (run, leg) DO UPDATE SET {replaced}"
     )
 }
 
@@ -203,17 +214,39 @@ pub fn leg<R: SqlRow>(row: &R) -> Result<MeshLeg, R::Failure> {
     })
 }
 
-/// Keeps legs in the database that coordinators share, all or none; one that is kept already is replaced.
+/// Keeps legs in the PostgreSQL that coordinators share, all or none, no leg being there twice; one that is kept already is replaced.
 ///
 /// # Errors
 /// What the database does not do.
 pub fn store_legs(shared: &mut dyn Calendar, legs: &[MeshLeg]) -> Result<(), Error> {
+    let legs = legs.iter().map(|leg| {
+        // What an agent sent may have a NUL, which PostgreSQL has not in its text.
+        let why = leg.why.as_ref().map(|why| why.replace('\0', "\u{fffd}"));
+        MeshLeg { why, ..leg.clone() }
+    });
+    let legs: Vec<MeshLeg> = legs.collect();
+    let mut columns: Vec<(Vec<Option<i64>>, Vec<Option<&str>>)> = Vec::new();
+    for leg in &legs {
+        let values = leg_values(leg);
+        columns.resize_with(values.len(), Default::default);
+        for ((integers, texts), value) in columns.iter_mut().zip(values) {
+            match value {
+                SqlValue::Integer(number) => integers.push(number),
+                SqlValue::Text(text) => texts.push(text),
+                SqlValue::Integers(_) | SqlValue::Texts(_) => {}
+            }
+        }
+    }
+    let values = columns
+        .iter()
+        .map(|(integers, texts)| match texts.is_empty() {
+            true => SqlValue::Integers(integers),
+            false => SqlValue::Texts(texts),
+        });
+    let values: Vec<SqlValue<'_>> = values.collect();
     let done = shared.transaction("keep legs of a mesh", &mut |db| {
-        for leg in legs {
-            // What an agent sent may have a NUL, which PostgreSQL has not in its text.
-            let why = leg.why.as_ref().map(|why| why.replace('\0', "\u{fffd}"));
-            let leg = MeshLeg { why, ..leg.clone() };
-            db.execute(&STORE, &leg_values(&leg))?;
+        if !legs.is_empty() {
+            db.execute(&STORE, &values)?;
         }
         Ok(true)
     });
@@ -252,25 +285,27 @@ impl Postgres {
         until: Nanos,
         limit: u32,
     ) -> Result<Vec<Vec<MeshLeg>>, Error> {
-        let list = |at: usize| -> String {
-            let names: Vec<&str> = cells.iter().map(|cell| cell[at]).collect();
-            names.join(BETWEEN)
-        };
-        let [sources, destinations] = [list(0), list(1)];
-        let names = [mesh, test, &sources, &destinations].map(text);
-        let until = (until.0 / 1_000_000) as Milliseconds;
-        let values = [&names[..], &[integer(until), integer(limit.into())]].concat();
-        let mut of_cell: BTreeMap<[String; 2], Vec<MeshLeg>> = BTreeMap::new();
-        for leg in self.read_rows(&CELLS, &values, leg)? {
-            let cell = [leg.src.clone(), leg.dst.clone()];
-            of_cell.entry(cell).or_default().push(leg);
+        let [sources, destinations]: [Vec<Option<&str>>; 2] =
+            [0, 1].map(|end| cells.iter().map(|cell| Some(cell[end])).collect());
+        let values = [
+            text(mesh),
+            text(test),
+            SqlValue::Texts(&sources),
+            SqlValue::Texts(&destinations),
+            integer((until.0 / 1_000_000) as Milliseconds),
+            integer(limit.into()),
+        ];
+        let place = LEG_COLUMNS.split(", ").count();
+        let legs = self.read_rows(&CELLS, &values, |row| {
+            Ok((row.try_get::<_, i64>(place)?, leg(row)?))
+        })?;
+        let mut read = vec![Vec::new(); cells.len()];
+        for (n, leg) in legs {
+            read[(n - 1) as usize].push(leg);
         }
-        let legs = cells.iter().map(|cell| {
-            let legs = of_cell.remove(&cell.map(str::to_owned));
-            let mut legs = legs.unwrap_or_default();
-            legs.sort_by_key(|leg| std::cmp::Reverse(leg.starts));
-            legs
-        });
-        Ok(legs.collect())
+        for legs in &mut read {
+            legs.sort_by_key(|leg: &MeshLeg| Reverse(leg.starts));
+        }
+        Ok(read)
     }
 }

@@ -379,6 +379,8 @@ fn parameters<'a>(values: &'a [SqlValue<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
         match value {
             SqlValue::Integer(number) => number,
             SqlValue::Text(text) => text,
+            SqlValue::Integers(column) => column,
+            SqlValue::Texts(column) => column,
         }
     };
     values.iter().map(value).collect()

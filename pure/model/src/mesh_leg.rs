@@ -38,6 +38,37 @@ impl LegOutcome {
     }
 }
 
+/// What the cells of a test show, and what `good` is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellFigure {
+    /// Goodput.
+    Goodput,
+    /// Median latency of requests.
+    Latency,
+    /// Median RTT of light probes.
+    LightRtt,
+    /// Path MTU.
+    Mtu,
+}
+
+impl CellFigure {
+    /// Less is better.
+    pub const fn is_latency(self) -> bool {
+        matches!(self, CellFigure::Latency | CellFigure::LightRtt)
+    }
+
+    /// That of a leg: in bit/s, seconds or bytes.
+    pub fn of(self, leg: &MeshLeg) -> Option<f64> {
+        match self {
+            CellFigure::Goodput => leg.goodput.map(|rate| rate.0 as f64),
+            CellFigure::Latency | CellFigure::LightRtt => {
+                leg.rtt_p50.map(|time| time.as_secs_f64())
+            }
+            CellFigure::Mtu => leg.mtu.map(|size| size as f64),
+        }
+    }
+}
+
 /// A leg of a mesh, also one that did not happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MeshLeg {
