@@ -12,22 +12,25 @@ pub use calendar::calendar_place;
 pub use clock::MeshClock;
 pub use run::MeshRun;
 
-use crate::clock::unix_time;
 use crate::exit::Refusal;
 use crate::histories::shifts_of;
 use ::calendar::Postgres;
 use anyhow::Result;
-use archive::{Archive, CellName};
+use archive::Archive;
 use mesh::{
     HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, round_length, suspects,
 };
-use model::{Direction, LegOutcome, MeshLeg, Metric, Nanos};
-use report::pages::{CellFigure, GridCell, GridHost, History, MeshGrid, Past};
+use model::{CellFigure, Direction, LegOutcome, MeshLeg, Metric, Nanos};
+use report::pages::{GridCell, GridHost, GridOf, History, MeshGrid, Past};
 use report::words::utc;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Legs of a cell that a grid reads: how many in a row have the same outcome is known up to this.
-const OF_CELL: u32 = 21;
+/// Legs of a cell that a grid reads which shows no more.
+pub const NEWEST: u32 = 1;
+
+/// Those that one reads which has how many in a row have the same outcome, up to this.
+pub const IN_A_ROW: u32 = 21;
 
 /// Legs among which a change of level is looked for.
 pub const OF_LEVEL: u32 = 200;
@@ -69,22 +72,45 @@ impl MeshLegs {
         now: Nanos,
         limit: u32,
     ) -> Result<Vec<Vec<MeshLeg>>> {
-        let names: Vec<_> = pairs
+        let name = |host: usize| mesh.hosts[host].name.as_str();
+        let ends: Vec<[&str; 2]> = pairs
             .iter()
-            .map(|pair| cell_name(mesh, test, *pair))
+            .map(|pair| [name(pair.0), name(pair.1)])
             .collect();
+        let names = [mesh.name.as_str(), &test.name];
         match self {
-            MeshLegs::Archive(archive) => {
-                let names = names.into_iter();
-                let cells = names.map(|cell| archive.mesh_cell_until(cell, now, limit));
-                Ok(cells.collect::<Result<_, _>>()?)
-            }
+            MeshLegs::Archive(archive) => Ok(archive.mesh_cells(names, &ends, now, limit)?),
             MeshLegs::Shared(postgres) => {
-                let ends: Vec<_> = names.iter().map(|[_, _, src, dst]| [*src, *dst]).collect();
-                let cells = postgres.cells([&mesh.name, &test.name], &ends, now, limit);
+                let cells = postgres.cells(names, &ends, now, limit);
                 cells.map_err(|error| Refusal::unreachable(error.to_string()).into())
             }
         }
+    }
+
+    /// The same without legs of a round that is under way: one at least where there is one before it.
+    fn finished(
+        &mut self,
+        mesh: &Mesh,
+        test: &MeshTest,
+        pairs: &[HostPair],
+        now: Nanos,
+        limit: u32,
+    ) -> Result<Vec<Vec<MeshLeg>>> {
+        let mut cells = self.cells(mesh, test, pairs, now, limit)?;
+        let is_under_way = |leg: &MeshLeg| is_under_way(test, leg, now);
+        let is_hidden = |at: &usize| !cells[*at].is_empty() && cells[*at].iter().all(is_under_way);
+        let hidden: Vec<usize> = (0..pairs.len()).filter(is_hidden).collect();
+        if !hidden.is_empty() && limit < IN_A_ROW {
+            let again: Vec<HostPair> = hidden.iter().map(|at| pairs[*at]).collect();
+            let read = self.cells(mesh, test, &again, now, IN_A_ROW)?;
+            for (at, legs) in hidden.into_iter().zip(read) {
+                cells[at] = legs;
+            }
+        }
+        for legs in &mut cells {
+            legs.retain(|leg| !is_under_way(leg));
+        }
+        Ok(cells)
     }
 }
 
@@ -100,21 +126,39 @@ pub fn next_round(mesh: &Mesh, now: Nanos) -> String {
     }
 }
 
-/// The newest legs of each cell of a test.
+/// Which cells of a test a grid has.
+#[derive(Clone, Copy, Debug)]
+pub enum GridPart<'a> {
+    /// All of them; of more than 300 hosts those of their sites, each being the worst of its pairs.
+    Whole,
+    /// Those from the hosts of a site to the hosts of a site; of more than 300 hosts of a site those with the worst cells.
+    Sites([&'a str; 2]),
+}
+
+/// The newest legs of the cells of a test: [`NEWEST`] or [`IN_A_ROW`].
 ///
 /// # Errors
 /// Failures to read.
-pub fn grid(legs: &mut MeshLegs, mesh: &Mesh, test: &MeshTest, now: Nanos) -> Result<MeshGrid> {
-    let used = |host: &usize| test.from.contains(host) || test.to.contains(host);
-    let mut order: Vec<usize> = (0..mesh.hosts.len()).filter(used).collect();
-    let site = |host: usize| mesh.hosts[host].site.as_ref();
-    let first = |host: usize| {
-        mesh.hosts
-            .iter()
-            .position(|other| other.site.as_ref() == site(host))
-    };
-    order.sort_by_key(|host| first(*host));
-    let by_site = order.len() > MOST_HOSTS && order.iter().all(|host| site(*host).is_some());
+pub fn grid(
+    from: &mut MeshLegs,
+    (mesh, test): (&Mesh, &MeshTest),
+    part: GridPart<'_>,
+    now: Nanos,
+    of_cell: u32,
+) -> Result<MeshGrid> {
+    let site = |host: usize| mesh.hosts[host].site.as_deref();
+    let mut pairs = test.cells();
+    let mut hosts: BTreeSet<usize> = test.from.iter().chain(&test.to).copied().collect();
+    if let GridPart::Sites([src, dst]) = part {
+        pairs.retain(|pair| (site(pair.0), site(pair.1)) == (Some(src), Some(dst)));
+        hosts = pairs.iter().flat_map(|(src, dst)| [*src, *dst]).collect();
+    }
+    let mut order: Vec<usize> = hosts.into_iter().collect();
+    let first_of_site =
+        |host: &usize| (0..mesh.hosts.len()).position(|other| site(other) == site(*host));
+    order.sort_by_cached_key(first_of_site);
+    let all_have_sites = order.iter().all(|host| site(*host).is_some());
+    let by_site = matches!(part, GridPart::Whole) && order.len() > MOST_HOSTS && all_have_sites;
     if by_site {
         order.dedup_by_key(|host| site(*host));
     }
@@ -122,15 +166,16 @@ pub fn grid(legs: &mut MeshLegs, mesh: &Mesh, test: &MeshTest, now: Nanos) -> Re
         true => order.iter().position(|other| site(*other) == site(host)),
         false => order.iter().position(|other| *other == host),
     };
-    let mut cells: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
     let places: Vec<Option<usize>> = (0..mesh.hosts.len()).map(place).collect();
-    for pairs in test.cells().chunks(CELLS) {
-        let read = legs.cells(mesh, test, pairs, now, OF_CELL)?;
-        for (pair, mut legs) in pairs.iter().zip(read) {
+    let mut cells: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
+    for pairs in pairs.chunks(CELLS) {
+        for (pair, legs) in pairs
+            .iter()
+            .zip(from.finished(mesh, test, pairs, now, of_cell)?)
+        {
             let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) else {
                 continue;
             };
-            legs.retain(|leg| !is_under_way(test, leg, now));
             let cell = GridCell { legs };
             let kept = cells.entry((from, to)).or_default();
             if kept.legs.is_empty() || badness(&cell) > badness(kept) {
@@ -138,33 +183,56 @@ pub fn grid(legs: &mut MeshLegs, mesh: &Mesh, test: &MeshTest, now: Nanos) -> Re
             }
         }
     }
+    let of = match part {
+        GridPart::Whole if by_site => GridOf::Sites,
+        GridPart::Whole => GridOf::Hosts,
+        GridPart::Sites(sites) => GridOf::HostsOfSites {
+            sites: sites.map(str::to_owned),
+            left_out: leave_the_worst(&mut cells),
+        },
+    };
+    let hosts = order.iter().map(|host| {
+        let host = &mesh.hosts[*host];
+        let site = host.site.clone();
+        let name = match &site {
+            Some(site) if by_site => site.clone(),
+            _ => host.name.clone(),
+        };
+        GridHost { name, site }
+    });
     Ok(MeshGrid {
         mesh: mesh.name.clone(),
         test: test.name.clone(),
-        figure: match (test.mtu, test.light.is_some(), test.is_of_latency()) {
-            (true, ..) => CellFigure::Mtu,
-            (_, true, _) => CellFigure::LightRtt,
-            (.., true) => CellFigure::Latency,
-            (.., false) => CellFigure::Goodput,
-        },
+        figure: test.figure,
         tests: mesh.tests.iter().map(|test| test.name.clone()).collect(),
         every: test.every,
-        hosts: order
-            .iter()
-            .map(|host| {
-                let host = &mesh.hosts[*host];
-                let site = host.site.clone();
-                let name = if by_site {
-                    site.clone().unwrap_or_default()
-                } else {
-                    host.name.clone()
-                };
-                GridHost { name, site }
-            })
-            .collect(),
+        of,
+        hosts: hosts.collect(),
         cells,
         now,
     })
+}
+
+/// Leaves the cells of the [`MOST_HOSTS`] rows and columns that have the worst ones; how many cells went.
+fn leave_the_worst(cells: &mut BTreeMap<(usize, usize), GridCell>) -> usize {
+    let before = cells.len();
+    let worst = |end: fn(&(usize, usize)) -> usize| -> BTreeSet<usize> {
+        let mut of_host: BTreeMap<usize, u8> = BTreeMap::new();
+        for (pair, cell) in &*cells {
+            let worst = of_host.entry(end(pair)).or_default();
+            *worst = badness(cell).max(*worst);
+        }
+        let mut hosts: Vec<(usize, u8)> = of_host.into_iter().collect();
+        hosts.sort_by_key(|(_, badness)| Reverse(*badness));
+        hosts
+            .iter()
+            .take(MOST_HOSTS)
+            .map(|(host, _)| *host)
+            .collect()
+    };
+    let [sources, destinations] = [worst(|pair| pair.0), worst(|pair| pair.1)];
+    cells.retain(|(from, to), _| sources.contains(from) && destinations.contains(to));
+    before - cells.len()
 }
 
 /// Whether a leg without a result is one of a round that is not over.
@@ -182,42 +250,41 @@ fn badness(cell: &GridCell) -> u8 {
     })
 }
 
-fn cell_name<'a>(mesh: &'a Mesh, test: &'a MeshTest, (from, to): HostPair) -> CellName<'a> {
-    let name = |host: usize| mesh.hosts[host].name.as_str();
-    [&mesh.name, &test.name, name(from), name(to)]
-}
-
-/// The history of a cell by the names of its hosts; `None` if the test has no such cell.
+/// The newest legs of a cell by the names of its hosts, the newest first, and the history of what was measured;
+/// `None` if the mesh has no such hosts.
 ///
 /// # Errors
 /// Failures to read.
-pub fn history(
-    legs: &mut MeshLegs,
-    mesh: &Mesh,
-    test: &MeshTest,
+pub fn cell(
+    from: &mut MeshLegs,
+    (mesh, test): (&Mesh, &MeshTest),
     [src, dst]: [&str; 2],
-) -> Result<Option<History>> {
+    now: Nanos,
+) -> Result<Option<(Vec<MeshLeg>, History)>> {
     let host = |name: &str| mesh.hosts.iter().position(|host| host.name == name);
-    let (Some(from), Some(to)) = (host(src), host(dst)) else {
+    let (Some(source), Some(destination)) = (host(src), host(dst)) else {
         return Ok(None);
     };
-    let legs = legs.cells(mesh, test, &[(from, to)], unix_time(), OF_LEVEL)?;
-    let legs = legs.concat();
+    let pair = [(source, destination)];
+    let legs = from.finished(mesh, test, &pair, now, OF_LEVEL)?;
+    let mut legs = legs.concat();
     let mut runs = measured(test, &legs);
     runs.reverse();
-    Ok(Some(History {
+    legs.truncate(IN_A_ROW as usize);
+    let history = History {
         host: dst.to_owned(),
         local: src.to_owned(),
         workload: format!("{} of mesh {}", test.name, mesh.name),
         direction: Direction::Up,
-        metric: match (test.mtu, test.is_of_latency()) {
-            (true, _) => None,
-            (_, true) => Some(Metric::LatencyP50),
-            (_, false) => Some(Metric::Goodput),
+        metric: match test.figure {
+            CellFigure::Mtu => None,
+            CellFigure::Latency | CellFigure::LightRtt => Some(Metric::LatencyP50),
+            CellFigure::Goodput => Some(Metric::Goodput),
         },
         shifts: shifts_of(&runs),
         runs,
-    }))
+    };
+    Ok(Some((legs, history)))
 }
 
 /// What the legs of a cell measured, in their order.
@@ -227,7 +294,7 @@ fn measured(test: &MeshTest, legs: &[MeshLeg]) -> Vec<Past> {
         Some(Past {
             id: leg.run.clone(),
             started: leg.starts,
-            value: test.figure(leg)?,
+            value: test.figure.of(leg)?,
         })
     });
     past.collect()
@@ -249,7 +316,7 @@ pub fn suspected(
     for pairs in test.cells().chunks(CELLS) {
         for (pair, newest) in pairs
             .iter()
-            .zip(from.cells(mesh, test, pairs, now, OF_CELL)?)
+            .zip(from.cells(mesh, test, pairs, now, IN_A_ROW)?)
         {
             let newest = newest.iter().find(|leg| leg.outcome.is_measured());
             if let Some(leg) = newest.filter(|leg| now.since(leg.starts) <= old) {

@@ -9,11 +9,11 @@ use ::mesh::{Mesh, MeshTest};
 use archive::PathRow;
 use engine::exit::exit_of;
 use engine::histories::{self, HistoryFigures};
-use engine::mesh::MeshLegs;
+use engine::mesh::{GridPart, IN_A_ROW, MeshLegs, NEWEST};
 use engine::{chance, clock, traces};
 use model::{Summary, summarise};
 use report::page::{self, Page};
-use report::pages::{Entry, FIELDS, History, Index, MeshGrid, PathHistory, Search, Side};
+use report::pages::{Entry, FIELDS, GridOf, History, Index, MeshGrid, PathHistory, Search, Side};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;
 use std::io;
@@ -145,7 +145,9 @@ impl Site {
         let grids = self.meshes.iter().filter_map(|mesh| {
             let mut legs = self.legs_of(mesh).ok()?;
             let tests = mesh.tests.iter();
-            let grids = tests.map(|test| engine::mesh::grid(&mut legs, mesh, test, now));
+            let grids = tests.map(|test| {
+                engine::mesh::grid(&mut legs, (mesh, test), GridPart::Whole, now, IN_A_ROW)
+            });
             grids.collect::<Result<Vec<_>>>().ok()
         });
         grids.flatten().collect()
@@ -162,8 +164,15 @@ impl Site {
                 return Ok(SiteAnswer::ok(METRICS, metrics(&archive, &self.grids())?));
             }
             "/grid.html" => {
-                return Ok(match self.test_of(request) {
-                    Some((mesh, test)) => SiteAnswer::ok(HTML, self.grid(mesh, test)?),
+                let sites = [request.value("from"), request.value("to")];
+                let part = match sites {
+                    [Some(from), Some(to)] => GridPart::Sites([from, to]),
+                    _ => GridPart::Whole,
+                };
+                let of = self.test_of(request);
+                let page = of.map(|(mesh, test)| self.grid(mesh, test, part));
+                return Ok(match page.transpose()?.flatten() {
+                    Some(page) => SiteAnswer::ok(HTML, page),
                     None => SiteAnswer::of(Status::NotFound),
                 });
             }
@@ -214,18 +223,26 @@ impl Site {
             .collect()
     }
 
-    /// The grid of a test of a mesh.
-    fn grid(&self, mesh: &Mesh, test: &MeshTest) -> Result<String> {
-        let grid = engine::mesh::grid(&mut self.legs_of(mesh)?, mesh, test, clock::unix_time())?;
+    /// The grid of a test of a mesh; `None` if it has no cell between these sites.
+    fn grid(&self, mesh: &Mesh, test: &MeshTest, part: GridPart<'_>) -> Result<Option<String>> {
+        let now = clock::unix_time();
+        let legs = &mut self.legs_of(mesh)?;
+        let grid = engine::mesh::grid(legs, (mesh, test), part, now, NEWEST)?;
+        if grid.cells.is_empty() {
+            return Ok(None);
+        }
+        let (page, [from, to]) = match grid.of {
+            GridOf::Sites => ("grid.html", ["&from=", "&to="]),
+            GridOf::Hosts | GridOf::HostsOfSites { .. } => ("cell.html", ["&src=", "&dst="]),
+        };
+        let of = of_test(page, mesh, &test.name);
         let cell = |src: &str, dst: &str| {
             let [src, dst] = [src, dst].map(http::encoded);
-            let of = of_test("cell.html", mesh, &test.name);
-            format!("{of}&src={src}&dst={dst}")
+            [of.as_str(), from, &src, to, &dst].concat()
         };
         let meshes = self.grid_links(Some(mesh));
-        Ok(report::pages::grid(&grid, &meshes, cell, |test| {
-            of_test("grid.html", mesh, test)
-        }))
+        let test = |test: &str| of_test("grid.html", mesh, test);
+        Ok(Some(report::pages::grid(&grid, &meshes, cell, test)))
     }
 }
 
@@ -242,25 +259,12 @@ fn cell(
     (mesh, test): (&Mesh, &MeshTest),
     hosts: [&str; 2],
 ) -> Result<Option<Page>> {
-    let at = |name: &str| mesh.hosts.iter().position(|host| host.name == name);
-    let (Some(history), Some(from), Some(to)) = (
-        engine::mesh::history(legs, mesh, test, hosts)?,
-        at(hosts[0]),
-        at(hosts[1]),
-    ) else {
+    let now = clock::unix_time();
+    let Some((newest, history)) = engine::mesh::cell(legs, (mesh, test), hosts, now)? else {
         return Ok(None);
     };
-    // The same test between these two alone.
-    let pair = MeshTest {
-        from: vec![from],
-        to: vec![to],
-        mutual: false,
-        ..test.clone()
-    };
-    let grid = engine::mesh::grid(legs, mesh, &pair, clock::unix_time())?;
-    let mut page = report::pages::cell(&history, &grid);
-    let newest = grid.cells.values().flat_map(|cell| &cell.legs);
-    let runs = newest.map(|leg| &leg.run);
+    let mut page = report::pages::cell(&history, &newest, test.figure, now);
+    let runs = newest.iter().map(|leg| &leg.run);
     let runs: BTreeSet<_> = runs.chain(history.runs.iter().map(|run| &run.id)).collect();
     // Of light probes, and of what another coordinator measured, there is no page.
     let kept = runs.into_iter().filter(|id| archive.named(id).is_ok());

@@ -133,7 +133,11 @@ fn a_coordinator_measures_by_the_plan() {
 
     let archive = || archive::Archive::open_to_read(&home.path().join("runs.db")).ok();
     let legs = |src: &str, dst: &str| {
-        let found = archive().map(|archive| archive.mesh_cell(["m", "bulk", src, dst], 9).unwrap());
+        let found = archive().map(|archive| {
+            archive
+                .mesh_cell(["m", "bulk", src, dst], Nanos(u64::MAX), 9)
+                .unwrap()
+        });
         let found = found.unwrap_or_default();
         found.into_iter().find(|leg| leg.outcome == LegOutcome::Low)
     };
@@ -320,11 +324,15 @@ fn copies_and_the_path_mtu_of_a_pair() {
     mesh_run.interrupt();
     let ended = mesh_run.output(Duration::from_secs(20));
     for (src, dst) in [("a", "b"), ("b", "a")] {
-        let copied = archive().mesh_cell(["m", "copy", src, dst], 1).unwrap();
+        let copied = archive()
+            .mesh_cell(["m", "copy", src, dst], Nanos(u64::MAX), 1)
+            .unwrap();
         let leg = &copied[0];
         assert_eq!(leg.outcome, LegOutcome::Good, "{leg:?}\n{}", stderr(&ended));
         assert_eq!(leg.bytes, Some(model::Bytes(3 << 20)));
-        let found = archive().mesh_cell(["m", "mtu", src, dst], 1).unwrap();
+        let found = archive()
+            .mesh_cell(["m", "mtu", src, dst], Nanos(u64::MAX), 1)
+            .unwrap();
         let leg = &found[0];
         assert_eq!((leg.mtu, leg.outcome), (Some(1400), LegOutcome::Low));
         let why = "packets of 1500 bytes do not pass";
@@ -405,7 +413,11 @@ fn agents_over_ssh() {
     let mesh_run = start();
     let archive = || archive::Archive::open_to_read(&coordinator.path().join("runs.db")).ok();
     let is_good = |test: &str, src: &str, dst: &str| {
-        let legs = archive().map(|archive| archive.mesh_cell(["m", test, src, dst], 9).unwrap());
+        let legs = archive().map(|archive| {
+            archive
+                .mesh_cell(["m", test, src, dst], Nanos(u64::MAX), 9)
+                .unwrap()
+        });
         legs.unwrap_or_default()
             .iter()
             .any(|leg| leg.outcome == LegOutcome::Good)
@@ -413,7 +425,9 @@ fn agents_over_ssh() {
     let until = Instant::now() + Duration::from_secs(280);
     // Killed while b measures towards c: the run goes on, and is fetched.
     let pending = || {
-        let legs = archive()?.mesh_cell(["m", "bulk", "b", "c"], 1).unwrap();
+        let legs = archive()?
+            .mesh_cell(["m", "bulk", "b", "c"], Nanos(u64::MAX), 1)
+            .unwrap();
         legs.into_iter().find(|leg| !leg.outcome.is_measured())
     };
     let killed = loop {
@@ -431,7 +445,7 @@ fn agents_over_ssh() {
     let is_fetched = || {
         let legs = archive()
             .unwrap()
-            .mesh_cell(["m", "bulk", "b", "c"], 9)
+            .mesh_cell(["m", "bulk", "b", "c"], Nanos(u64::MAX), 9)
             .unwrap();
         legs.iter()
             .any(|leg| leg.run == killed && leg.outcome == LegOutcome::Good)
@@ -521,7 +535,11 @@ fn light_probes_of_all_pairs() {
 
     let archive = || archive::Archive::open_to_read(&coordinator.path().join("runs.db")).ok();
     let newest = |test: &str, src: &str, dst: &str| {
-        let found = archive().map(|archive| archive.mesh_cell(["m", test, src, dst], 1).unwrap());
+        let found = archive().map(|archive| {
+            archive
+                .mesh_cell(["m", test, src, dst], Nanos(u64::MAX), 1)
+                .unwrap()
+        });
         found.unwrap_or_default().pop()
     };
     let until = Instant::now() + Duration::from_secs(200);

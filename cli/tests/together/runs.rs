@@ -908,6 +908,66 @@ fn a_red_cell_leads_to_the_reason() {
     );
 }
 
+/// Of many hosts the sites are shown; a cell of two sites leads to their pairs of hosts, and each of these to its legs.
+#[test]
+fn a_cell_of_two_sites_leads_to_their_hosts() {
+    let home = Home::new();
+    let host = |n: usize| {
+        let site = if n < 2 { "y" } else { "x" };
+        format!("[[host]]\nname = \"h{n}\"\nagent = \"h{n}\"\nsite = \"{site}\"\n")
+    };
+    let hosts: String = (0..302).map(host).collect();
+    let test =
+        "[[test]]\nname = \"bulk\"\nfrom = [\"site:x\"]\nto = [\"site:y\"]\nevery = \"1d\"\n";
+    let plan = home.path().join("db.toml");
+    std::fs::write(&plan, format!("[mesh]\nname = \"db\"\n{hosts}{test}")).unwrap();
+    std::fs::create_dir_all(home.archive().parent().unwrap()).unwrap();
+    let mut archive = Archive::open(&home.archive()).unwrap();
+    let leg = |id: &str, [src, dst]: [&str; 2], outcome| MeshLeg {
+        goodput: (outcome == LegOutcome::Good).then_some(BitRate(941_000_000)),
+        ..MeshLeg::bare(
+            id.to_owned(),
+            0,
+            ["db", "bulk", src, dst],
+            bulk().started,
+            outcome,
+        )
+    };
+    let legs = [
+        leg("b0000000", ["h7", "h1"], LegOutcome::Failed),
+        leg("b0000001", ["h8", "h1"], LegOutcome::Good),
+    ];
+    archive.store_mesh_legs(&legs, false).unwrap();
+    drop(archive);
+    let served = Served::with(&home, &["--mesh", &plan.display().to_string()]);
+    let cells = |page: &str| -> Vec<String> {
+        let cells = page.split("<td class=").skip(1);
+        let links = cells.filter_map(|cell| cell.split_once("href=\"")?.1.split_once('"'));
+        links.map(|(link, _)| link.replace("&amp;", "&")).collect()
+    };
+    let grid = served.page("/grid.html");
+    let sites = cells(&grid);
+    assert_eq!(sites, ["grid.html?mesh=db&test=bulk&from=x&to=y"], "{grid}");
+    let pairs = served.page(&format!("/{}", sites[0]));
+    let hosts = cells(&pairs);
+    assert_eq!(hosts.len(), 600, "{pairs}");
+    for part in [
+        "<h1>mesh db, test bulk: goodput from site x to site y, ",
+        "Whole grids: <a href=\"grid.html?mesh=db&amp;test=bulk\">bulk</a>",
+        "<td class=\"failed\"><a href=\"cell.html?mesh=db&amp;test=bulk&amp;src=h7&amp;dst=h1\" title=\"failed (",
+    ] {
+        assert!(pairs.contains(part), "{part}\n{pairs}");
+    }
+    for (link, newest) in
+        hosts[10..13]
+            .iter()
+            .zip(["No leg yet", "Newest leg: failed", "No leg yet"])
+    {
+        let page = served.page(&format!("/{link}"));
+        assert!(page.contains(newest), "{link}\n{page}");
+    }
+}
+
 /// A path whose level changes once, noted by somebody hostile.
 fn with_history() -> Home {
     let home = Home::with_runs();

@@ -4,13 +4,12 @@
 //! away or does not answer has rows with the reason, and no other host waits for it longer than [`HELD_WITHIN`].
 
 use super::calendar::MeshCalendar;
-use super::cell_name;
 use super::run::{LATE, LOOK, MeshRun};
 use crate::controller::PeerLink;
 use crate::exit::sentence;
 use crate::third_party;
 use anyhow::{Result, bail};
-use archive::Archive;
+use archive::{Archive, CellName};
 use mesh::{HostPair, LightRound, LightTest, MeshTest, light_rounds, light_span};
 use model::{LegOutcome, MeshLeg, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,10 +90,10 @@ impl MeshRun<'_> {
             known = cycle.away;
             if thinned.is_none_or(|at| at.elapsed() >= THIN_EVERY) {
                 thinned = Some(Instant::now());
-                let cells = test.cells();
-                let cells: Vec<_> = cells
-                    .iter()
-                    .map(|pair| cell_name(self.mesh, test, *pair))
+                let name = |host: usize| self.mesh.hosts[host].name.as_str();
+                let cells = test.cells().into_iter();
+                let cells: Vec<CellName<'_>> = cells
+                    .map(|(from, to)| [self.mesh.name.as_str(), &test.name, name(from), name(to)])
                     .collect();
                 // In parts: a round may have to write meanwhile.
                 for cells in cells.chunks(THINNED_AT_ONCE) {

@@ -20,7 +20,7 @@ use mesh::{
     GoodThreshold, HostPair, Mesh, MeshTest, PlannedRound, first_loud, judge, light_bytes_a_day,
     period, planned, round_length, too_small,
 };
-use model::{Bytes, Ended, LegOutcome, MeshLeg, Nanos};
+use model::{Bytes, CellFigure, Ended, LegOutcome, MeshLeg, Nanos};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -398,7 +398,8 @@ impl MeshRun<'_> {
             tune::step("slot confirmed");
             Ok(())
         };
-        let result = self.measure_booked(test, *pair, slot, (ends, &confirmed), over);
+        let ordered = || calendar.keep_to_its_end(slot);
+        let result = self.measure_booked(test, *pair, slot, (ends, &confirmed, &ordered), over);
         // A source that is lost goes on.
         if !result.as_ref().is_err_and(|error| error.is::<LostSource>()) {
             calendar.release(slot);
@@ -411,7 +412,7 @@ impl MeshRun<'_> {
         test: &MeshTest,
         (from, to): HostPair,
         slot: &str,
-        (ends, confirmed): (Instant, &dyn Fn() -> Result<()>),
+        (ends, confirmed, ordered): (Instant, &dyn Fn() -> Result<()>, &dyn Fn()),
         over: &AtomicBool,
     ) -> Result<SlotResult> {
         let [source, destination] = [from, to].map(|host| &self.mesh.hosts[host]);
@@ -430,12 +431,13 @@ impl MeshRun<'_> {
             patience: BUSY_FOR,
             ends: Some(ends),
             confirmed,
+            ordered,
         };
         let mut pair = Pair {
             source: &mut from,
             destination: &mut towards,
         };
-        let result = match test.mtu {
+        let result = match test.figure == CellFigure::Mtu {
             true => pair
                 .mtu(&order, over)
                 .map(|record| SlotResult::Mtu(Box::new(record))),
@@ -560,7 +562,7 @@ impl MeshRun<'_> {
                     (OF_LIGHT_LEVEL, turn.is_multiple_of(LIGHT_LEVEL_EVERY))
                 }
             };
-            let mut earlier = archive.mesh_cell_until(cell, self.now(), window)?;
+            let mut earlier = archive.mesh_cell(cell, self.now(), window)?;
             earlier.retain(|other| other.run != leg.run);
             let mut runs = measured(test, &earlier);
             let before = earlier.first().and_then(|other| other.level_since);

@@ -5,6 +5,7 @@ use crate::{Archive, Error};
 use calendar::{CellName, LEG_COLUMNS, OF_CELL, THIN_LEGS, leg, leg_table, leg_values, store_leg};
 use model::{Bytes, MeshLeg, Nanos};
 use rusqlite::{params, params_from_iter};
+use std::cmp::Reverse;
 use std::sync::LazyLock;
 
 /// The table. Its rows are those of [`calendar::leg_table`], and wait for the PostgreSQL that coordinators share while
@@ -92,19 +93,11 @@ impl Archive {
         })
     }
 
-    /// The newest legs of a cell, the newest first. Damaged rows are left out.
+    /// The newest legs of a cell that began by then, the newest first. Damaged rows are left out.
     ///
     /// # Errors
     /// Failures to read.
-    pub fn mesh_cell(&self, cell: CellName<'_>, limit: u32) -> Result<Vec<MeshLeg>, Error> {
-        self.mesh_cell_until(cell, Nanos(u64::MAX), limit)
-    }
-
-    /// Those that began by then.
-    ///
-    /// # Errors
-    /// Failures to read.
-    pub fn mesh_cell_until(
+    pub fn mesh_cell(
         &self,
         cell: CellName<'_>,
         until: Nanos,
@@ -114,6 +107,38 @@ impl Archive {
         let until = column(until.0 / 1_000_000);
         let of = params![mesh, test, src, dst, until, limit];
         self.mesh_legs(&CELL, of)
+    }
+
+    /// Those of each of these cells of a test, source and destination.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn mesh_cells(
+        &self,
+        [mesh, test]: [&str; 2],
+        cells: &[[&str; 2]],
+        until: Nanos,
+        limit: u32,
+    ) -> Result<Vec<Vec<MeshLeg>>, Error> {
+        let until = column(until.0 / 1_000_000);
+        let (mut read, place) = (Vec::new(), LEG_COLUMNS.split(", ").count());
+        for of_source in cells.chunk_by(|[a, _], [b, _]| a == b) {
+            let first = read.len();
+            let destinations: Vec<&str> = of_source.iter().map(|[_, dst]| *dst).collect();
+            let destinations = serde_json::to_string(&destinations).unwrap_or_default();
+            let of = params![mesh, test, of_source[0][0], destinations, until, limit];
+            read.resize_with(first + of_source.len(), Vec::new);
+            let legs = self.rows("read the legs of a mesh", &CELLS, of, |row| {
+                Ok((row.get::<_, usize>(place)?, leg(row)?))
+            })?;
+            for (cell, leg) in legs {
+                read[first + cell].push(leg);
+            }
+        }
+        for legs in &mut read {
+            legs.sort_by_key(|leg: &MeshLeg| Reverse(leg.starts));
+        }
+        Ok(read)
     }
 
     /// The first legs of runs of a mesh since then that have this reason.
@@ -176,10 +201,21 @@ impl Archive {
     }
 }
 
-/// Made once: a grid reads each of its cells by it.
 static CELL: LazyLock<String> = LazyLock::new(|| {
     let [which, order] = OF_CELL.map(|part| part.replace('$', "?"));
     select(&which, &order)
+});
+
+/// Of the cells of a source, whose destinations are a list as JSON; the last column is the place in it.
+static CELLS: LazyLock<String> = LazyLock::new(|| {
+    let whole = whole(LEG_COLUMNS);
+    format!(
+        "SELECT {LEG_COLUMNS}, one_of.key FROM json_each(?4) AS one_of CROSS JOIN mesh_legs AS one
+         WHERE one.rowid IN (
+             SELECT rowid FROM mesh_legs
+             WHERE mesh = ?1 AND test = ?2 AND src = ?3 AND dst = one_of.value AND starts <= ?5 AND {whole}
+             ORDER BY starts DESC LIMIT ?6)"
+    )
 });
 
 fn select(which: &str, order: &str) -> String {

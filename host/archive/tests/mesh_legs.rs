@@ -53,18 +53,30 @@ fn a_cell_has_its_newest_legs_first() {
         })
         .collect();
     archive.store_mesh_legs(&legs, false).unwrap();
-    let cell = archive.mesh_cell(["db", "bulk", "a", "c"], 4).unwrap();
+    let cell = archive
+        .mesh_cell(["db", "bulk", "a", "c"], Nanos(u64::MAX), 4)
+        .unwrap();
     let expected: Vec<MeshLeg> = [27, 24, 21, 18].map(|n: usize| legs[n].clone()).to_vec();
     assert_eq!(cell, expected);
     let [_, _, now, _] = [27, 24, 21, 18].map(|n: usize| legs[n].starts);
-    let of_now = archive.mesh_cell_until(["db", "bulk", "a", "c"], now, 2);
+    let of_now = archive.mesh_cell(["db", "bulk", "a", "c"], now, 2);
     assert_eq!(
         of_now.unwrap(),
         expected[2..],
         "none of a clock that was wrong"
     );
-    assert_eq!(archive.mesh_cell(["db", "bulk", "c", "a"], 4).unwrap(), []);
-    assert_eq!(archive.mesh_cell(["db", "other", "a", "c"], 4).unwrap(), []);
+    assert_eq!(
+        archive
+            .mesh_cell(["db", "bulk", "c", "a"], Nanos(u64::MAX), 4)
+            .unwrap(),
+        []
+    );
+    assert_eq!(
+        archive
+            .mesh_cell(["db", "other", "a", "c"], Nanos(u64::MAX), 4)
+            .unwrap(),
+        []
+    );
 
     // The same leg again is one leg.
     let again = MeshLeg {
@@ -74,7 +86,9 @@ fn a_cell_has_its_newest_legs_first() {
     archive
         .store_mesh_legs(std::slice::from_ref(&again), false)
         .unwrap();
-    let cell = archive.mesh_cell(["db", "bulk", "a", "c"], 99).unwrap();
+    let cell = archive
+        .mesh_cell(["db", "bulk", "a", "c"], Nanos(u64::MAX), 99)
+        .unwrap();
     assert_eq!((cell.len(), &cell[0]), (10, &again));
 }
 
@@ -118,7 +132,9 @@ fn a_damaged_row_is_left_out() {
     .unwrap();
     drop(db);
     let archive = Archive::open(&place.file()).unwrap();
-    let cell = archive.mesh_cell(["db", "bulk", "a", "b"], 9).unwrap();
+    let cell = archive
+        .mesh_cell(["db", "bulk", "a", "b"], Nanos(u64::MAX), 9)
+        .unwrap();
     assert_eq!(cell, [leg(0, "a", "b", LegOutcome::Good)]);
 }
 
@@ -146,7 +162,9 @@ fn light_probes_are_thinned_out_and_no_bytes_of_legs() {
     archive.store_mesh_legs(&legs, false).unwrap();
     let hour = legs[0].starts;
     let of = |archive: &Archive, test| -> Vec<u64> {
-        let legs = archive.mesh_cell(["db", test, "a", "b"], 1000).unwrap();
+        let legs = archive
+            .mesh_cell(["db", test, "a", "b"], Nanos(u64::MAX), 1000)
+            .unwrap();
         legs.iter()
             .rev()
             .map(|leg| leg.starts.since(hour).0 / 60_000_000_000)
@@ -248,8 +266,7 @@ fn rows_that_wait_are_shared_once() {
     assert_eq!(server.sql("meshes", rows), "301");
     let by_then = legs[150].starts;
     let there = shared.cells(["db", "bulk"], &pairs, by_then, 1).unwrap();
-    let here =
-        pairs.map(|[src, dst]| archive.mesh_cell_until(["db", "bulk", src, dst], by_then, 1));
+    let here = pairs.map(|[src, dst]| archive.mesh_cell(["db", "bulk", src, dst], by_then, 1));
     assert_eq!(there, here.map(Result::unwrap));
     assert_eq!(
         there[0][0].starts, by_then,
@@ -261,7 +278,8 @@ fn rows_that_wait_are_shared_once() {
         let there = reader
             .cells(["db", "bulk"], &pairs, Nanos(u64::MAX), limit)
             .unwrap();
-        let here = pairs.map(|[src, dst]| archive.mesh_cell(["db", "bulk", src, dst], limit));
+        let here = pairs
+            .map(|[src, dst]| archive.mesh_cell(["db", "bulk", src, dst], Nanos(u64::MAX), limit));
         assert_eq!(there, here.map(Result::unwrap));
         there.concat()
     };

@@ -1,30 +1,13 @@
 //! What a leg of a cell comes to, and when a cell is worth an alert.
 
 use crate::{AlertWhen, GoodThreshold, MeshAlert, MeshTest};
-use model::{LegOutcome, MeshLeg, Workload};
+use model::LegOutcome;
 
 /// Legs of a cell that its median is of.
 pub const WINDOW: usize = 20;
 
 /// Fewer earlier legs have no median to compare with: then a leg is good.
 pub const FEWEST_FOR_MEDIAN: usize = 5;
-
-impl MeshTest {
-    /// The figure of a leg that is compared: goodput in bit/s, of requests the median latency and of light probes the
-    /// median RTT in seconds, or the MTU in bytes.
-    pub fn figure(&self, leg: &MeshLeg) -> Option<f64> {
-        match (self.mtu, self.is_of_latency()) {
-            (true, _) => leg.mtu.map(|size| size as f64),
-            (_, true) => leg.rtt_p50.map(|time| time.as_secs_f64()),
-            (_, false) => leg.goodput.map(|rate| rate.0 as f64),
-        }
-    }
-
-    /// Less is better.
-    pub fn is_of_latency(&self) -> bool {
-        self.light.is_some() || matches!(self.spec.workload, Workload::Request(_))
-    }
-}
 
 /// Whether a figure is good or low; `earlier` are those of the cell before, the newest first.
 pub fn judge(test: &MeshTest, figure: f64, earlier: &[f64]) -> LegOutcome {
@@ -38,7 +21,7 @@ pub fn judge(test: &MeshTest, figure: f64, earlier: &[f64]) -> LegOutcome {
             window.sort_by(f64::total_cmp);
             let median = window.get(window.len() / 2).copied();
             let median = median.filter(|_| window.len() >= FEWEST_FOR_MEDIAN);
-            median.is_some_and(|median| match test.is_of_latency() {
+            median.is_some_and(|median| match test.figure.is_latency() {
                 true => figure > median / share,
                 false => figure < median * share,
             })

@@ -6,8 +6,8 @@ use crate::rounds::MOST_HOSTS;
 use crate::{LightTest, MeshError, QuietSpan};
 use model::light::{MAX_PACKETS, PACKET};
 use model::{
-    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, IpVersion, LegLimit, LegOutcome, Nanos,
-    PostgresAddress, Request, SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
+    BitRate, Bulk, Bytes, Cache, CellFigure, Directions, FileCopy, IpVersion, LegLimit, LegOutcome,
+    Nanos, PostgresAddress, Request, SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
 };
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -99,8 +99,9 @@ pub struct MeshTest {
     pub spec: Spec,
     /// What light probes send, if it is a test of these: its pairs are ordered, and nothing is booked.
     pub light: Option<LightTest>,
-    /// The path MTU of both directions is measured, not what [`Self::spec`] has as its workload.
-    pub mtu: bool,
+    /// What its legs are compared by; [`CellFigure::Mtu`]: the path MTU of both directions is measured, not what [`Self::spec`] has
+    /// as its workload.
+    pub figure: CellFigure,
     /// Hosts that measure, by index in ascending order.
     pub from: Vec<usize>,
     /// Those that they measure towards, likewise.
@@ -763,20 +764,20 @@ impl MeshText<'_> {
                 _ => return Err(self.bad(&table, "every", every, "10s to 31d are possible")),
             },
         };
-        let mtu = file
-            .kind
-            .as_ref()
-            .is_some_and(|kind| kind.get_ref() == "mtu");
-        let is_latency = light.is_some() || matches!(spec.workload, Workload::Request(_));
-        let good = file
-            .good
-            .as_ref()
-            .map(|good| self.good(&table, good, is_latency, mtu));
+        let kind = file.kind.as_ref().map(|kind| kind.get_ref().as_str());
+        let figure = match (kind, &spec.workload) {
+            (Some("mtu"), _) => CellFigure::Mtu,
+            (Some("light"), _) => CellFigure::LightRtt,
+            (_, Workload::Request(_)) => CellFigure::Latency,
+            _ => CellFigure::Goodput,
+        };
+        let good = file.good.as_ref();
+        let good = good.map(|good| self.good(&table, good, figure));
         let test = MeshTest {
             name: file.name.get_ref().clone(),
             good: good.transpose()?,
             light,
-            mtu,
+            figure,
             spec,
             from,
             to,
@@ -1061,8 +1062,7 @@ impl MeshText<'_> {
         &self,
         table: &str,
         value: &Text,
-        is_latency: bool,
-        is_mtu: bool,
+        figure: CellFigure,
     ) -> Result<GoodThreshold, MeshError> {
         let text = value.get_ref();
         if text.trim().ends_with('%') {
@@ -1072,15 +1072,15 @@ impl MeshText<'_> {
             let good = share.map(GoodThreshold::OfMedian);
             return good.ok_or_else(|| self.bad(table, "good", value, "1% to 99% are possible"));
         }
-        match (is_mtu, is_latency) {
-            (true, _) => match self.parsed(table, "good", value)? {
+        match figure {
+            CellFigure::Mtu => match self.parsed(table, "good", value)? {
                 size @ Bytes(LEAST_MTU..=65_535) => Ok(GoodThreshold::Size(size)),
                 _ => Err(self.bad(table, "good", value, "68 to 65535 are possible")),
             },
-            (_, true) => self
+            CellFigure::Latency | CellFigure::LightRtt => self
                 .parsed(table, "good", value)
                 .map(GoodThreshold::Latency),
-            (_, false) => self
+            CellFigure::Goodput => self
                 .parsed(table, "good", value)
                 .map(GoodThreshold::Goodput),
         }

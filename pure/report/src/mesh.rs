@@ -9,10 +9,10 @@ pub use documents::{
     SuspectElement,
 };
 
-use crate::pages::{CellFigure, GridCell, MeshGrid};
-use crate::words::{Ink, Style, age, counted, escape, escape_sentence, wrap};
+use crate::pages::{GridCell, MeshGrid};
+use crate::words::{Ink, Style, age, counted, cut, escape, escape_sentence, wrap};
 use model::stats::percent;
-use model::{LegOutcome, MeshLeg};
+use model::{CellFigure, LegOutcome, MeshLeg, Nanos};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -56,7 +56,7 @@ pub fn grid(grid: &MeshGrid, style: Style) -> String {
         }
         out.push('\n');
         for (row, name) in names.iter().enumerate() {
-            let name: String = name.chars().take(LONGEST).collect();
+            let name = cut(name, LONGEST);
             let _ = write!(out, "{:>3}  {name:<width$}", row + 1, width = first - 5);
             for at in columns.clone() {
                 let text = match grid.cells.get(&(row, at)) {
@@ -95,7 +95,9 @@ pub(crate) fn reasons(grid: &MeshGrid) -> Vec<CellReason> {
     let mut groups: Vec<Vec<((usize, usize), &MeshLeg)>> = Vec::new();
     for (pair, cell) in &grid.cells {
         if let Some(leg) = cell.newest().filter(|leg| !is_good(leg)) {
-            let place = *places.entry(finding(leg, grid)).or_insert(groups.len());
+            let place = *places
+                .entry(finding(leg, grid.figure))
+                .or_insert(groups.len());
             groups.resize_with(groups.len().max(place + 1), Vec::new);
             groups[place].push((*pair, leg));
         }
@@ -166,16 +168,25 @@ fn pairs(cells: &[(usize, usize)], names: &[String]) -> String {
 }
 
 /// What became of a leg, and when.
-pub(crate) fn sentence(leg: &MeshLeg, grid: &MeshGrid) -> String {
-    let ago = age(grid.now.since(leg.starts));
-    format!("{} ({ago} ago)", finding(leg, grid))
+pub(crate) fn sentence(leg: &MeshLeg, figure: CellFigure, now: Nanos) -> String {
+    let ago = age(now.since(leg.starts));
+    finding(leg, figure) + " (" + &ago + " ago)"
+}
+
+/// The figure of a leg with its unit.
+pub(crate) fn value(figure: CellFigure, leg: &MeshLeg) -> Option<String> {
+    match figure {
+        CellFigure::LightRtt | CellFigure::Latency => leg.rtt_p50.map(|time| time.to_string()),
+        CellFigure::Goodput => leg.goodput.map(|rate| rate.to_string()),
+        CellFigure::Mtu => leg.mtu.map(|size| format!("{size} bytes")),
+    }
 }
 
 /// What became of a leg.
-fn finding(leg: &MeshLeg, grid: &MeshGrid) -> String {
-    let mut text = leg.outcome.to_string();
-    if let Some(value) = grid.value(leg) {
-        let _ = write!(text, ", {value}");
+fn finding(leg: &MeshLeg, figure: CellFigure) -> String {
+    let mut text = leg.outcome.name().to_owned();
+    if let Some(value) = value(figure, leg) {
+        text = text + ", " + &value;
     }
     if leg.rtt_p50.is_some() && leg.packets.is_some() {
         let lost = leg.loss_ppm.unwrap_or(0) as f64 / 1e6;
@@ -185,10 +196,10 @@ fn finding(leg: &MeshLeg, grid: &MeshGrid) -> String {
         }
     }
     if let Some(limit) = &leg.limited_by {
-        let _ = write!(text, ", limited by {}", escape(limit));
+        text = text + ", limited by " + &escape(limit);
     }
     if let Some(why) = &leg.why {
-        let _ = write!(text, ": {}", escape_sentence(why));
+        text = text + ": " + &escape_sentence(why);
     }
     text
 }

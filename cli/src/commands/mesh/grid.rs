@@ -5,7 +5,7 @@ use crate::lookup::open_existing;
 use crate::prelude::*;
 use ::mesh::{Mesh, PathElement, Suspect};
 use engine::clock::unix_time;
-use engine::mesh::MeshLegs;
+use engine::mesh::{GridPart, IN_A_ROW, MeshLegs, NEWEST};
 use report::mesh::{MeshCells, MeshSuspect, MeshSuspects, SuspectElement};
 use report::words::{counted, wrap};
 use std::path::PathBuf;
@@ -59,10 +59,13 @@ impl MeshGridArgs {
         let mesh = read(&self.of.file)?;
         let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
         let mut legs = MeshLegs::open(&mesh, || open_existing(global))?;
-        let grid = engine::mesh::grid(&mut legs, &mesh, test, unix_time())?;
+        let mut grid = |of_cell| {
+            let of = (&mesh, test);
+            engine::mesh::grid(&mut legs, of, GridPart::Whole, unix_time(), of_cell)
+        };
         out::result(&match self.of.json {
-            true => report::json::pretty(&MeshCells::from(&grid)),
-            false => report::mesh::grid(&grid, stdout_style()),
+            true => report::json::pretty(&MeshCells::from(&grid(IN_A_ROW)?)),
+            false => report::mesh::grid(&grid(NEWEST)?, stdout_style()),
         })
     }
 }

@@ -232,8 +232,8 @@ impl From<&MeshGrid> for MeshCells {
 #[cfg(test)]
 pub(crate) fn documents_of_tests() -> [String; 3] {
     use crate::json::pretty;
-    use crate::pages::{CellFigure, GridCell, GridHost};
-    use model::LegOutcome;
+    use crate::pages::{GridCell, GridHost, GridOf};
+    use model::{CellFigure, LegOutcome};
     let name = || "a".to_owned();
     let checked = MeshChecked {
         tests: vec![CheckedTest {
@@ -270,6 +270,7 @@ pub(crate) fn documents_of_tests() -> [String; 3] {
         figure: CellFigure::Goodput,
         tests: Vec::new(),
         every: Nanos(2),
+        of: GridOf::Hosts,
         hosts: vec![GridHost {
             name: name(),
             site: None,

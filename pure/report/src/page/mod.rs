@@ -27,7 +27,7 @@ use crate::words::{Table, is_unprintable};
 use model::StreamFigures;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 /// All that a page says. Its strings are plain text; the page escapes them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -319,20 +319,31 @@ fn lanes(bands: &[Band]) -> Vec<Lane> {
 /// Text for HTML and XML. Control characters, which neither can hold, and those that make text read as another are
 /// written out.
 pub(crate) fn inert(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' => out.push('\n'),
-            c if is_unprintable(c) => {
-                let _ = write!(out, "{}", c.escape_default());
-            }
-            c => out.push(c),
-        }
-    }
+    let mut out = String::with_capacity(text.len());
+    push_inert(&mut out, text);
     out
+}
+
+/// Appends what [`inert`] makes of a text.
+pub(crate) fn push_inert(out: &mut String, mut text: &str) {
+    let changes = |c: char| match c {
+        '&' | '<' | '>' | '"' | '\'' => true,
+        ' '..='~' | '\n' => false,
+        c => is_unprintable(c),
+    };
+    while let Some(at) = text.find(changes) {
+        let (plain, rest) = text.split_at(at);
+        let mut rest = rest.chars();
+        out.push_str(plain);
+        match rest.next() {
+            Some('&') => out.push_str("&amp;"),
+            Some('<') => out.push_str("&lt;"),
+            Some('>') => out.push_str("&gt;"),
+            Some('"') => out.push_str("&quot;"),
+            Some('\'') => out.push_str("&#39;"),
+            c => out.extend(c.into_iter().flat_map(char::escape_default)),
+        }
+        text = rest.as_str();
+    }
+    out.push_str(text);
 }

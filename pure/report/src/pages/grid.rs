@@ -1,25 +1,12 @@
 //! Who to whom in a mesh: the page of all cells, and that of one cell.
 
 use super::History;
-use crate::mesh::{more, reasons, sentence};
-use crate::page::{Page, Section, document, inert};
-use crate::words::{Table, age, escape, escape_sentence, shown, utc};
-use model::{MeshLeg, Nanos};
-use std::collections::BTreeMap;
+use crate::mesh::{more, reasons, sentence, value};
+use crate::page::{Page, Section, document, inert, push_inert};
+use crate::words::{Table, age, counted, escape, escape_sentence, shown, utc};
+use model::{CellFigure, MeshLeg, Nanos};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-
-/// What the cells of a test show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CellFigure {
-    /// Goodput.
-    Goodput,
-    /// Median latency of requests.
-    Latency,
-    /// Median RTT of light probes.
-    LightRtt,
-    /// Path MTU.
-    Mtu,
-}
 
 /// A test between the hosts of a mesh.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,12 +21,30 @@ pub struct MeshGrid {
     pub tests: Vec<String>,
     /// Duration of a cycle.
     pub every: Nanos,
+    /// What its rows and columns are.
+    pub of: GridOf,
     /// The hosts, those of a site beside each other.
     pub hosts: Vec<GridHost>,
     /// The cells that the test has, by source and destination.
     pub cells: BTreeMap<(usize, usize), GridCell>,
     /// The moment of the grid, since 1970-01-01 UTC.
     pub now: Nanos,
+}
+
+/// What the rows and columns of a grid are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GridOf {
+    /// Hosts.
+    Hosts,
+    /// Sites; a cell is the worst of its pairs of hosts.
+    Sites,
+    /// The hosts of a site, and those of a site towards which they measure.
+    HostsOfSites {
+        /// Source and destination.
+        sites: [String; 2],
+        /// Cells that are left out.
+        left_out: usize,
+    },
 }
 
 /// A row and a column.
@@ -80,18 +85,20 @@ impl MeshGrid {
             CellFigure::Mtu => "path MTU",
         };
         let [mesh, test] = [&self.mesh, &self.test].map(|name| escape(name));
-        format!("mesh {mesh}, test {test}: {what}, {}", utc(self.now))
+        let between = match &self.of {
+            GridOf::HostsOfSites { sites, .. } => {
+                let [from, to] = sites.each_ref().map(|site| escape(site));
+                format!(" from site {from} to site {to}")
+            }
+            GridOf::Hosts | GridOf::Sites => String::new(),
+        };
+        format!(
+            "mesh {mesh}, test {test}: {what}{between}, {}",
+            utc(self.now)
+        )
     }
 
     /// The figure of a leg.
-    pub(crate) fn value(&self, leg: &MeshLeg) -> Option<String> {
-        match self.figure {
-            CellFigure::LightRtt | CellFigure::Latency => leg.rtt_p50.map(|time| time.to_string()),
-            CellFigure::Goodput => leg.goodput.map(|rate| rate.to_string()),
-            CellFigure::Mtu => leg.mtu.map(|size| format!("{size} bytes")),
-        }
-    }
-
     /// What the marks of the cells mean.
     pub(crate) fn legend(&self) -> String {
         let busy = match self.figure == CellFigure::LightRtt {
@@ -134,23 +141,21 @@ impl MeshGrid {
 
     /// The value of a cell with its mark: `9.41GL`.
     pub(crate) fn cell_text(&self, cell: &GridCell) -> String {
-        let value = cell
-            .newest()
-            .and_then(|leg| self.value(leg))
-            .unwrap_or_default();
-        let value = value
-            .replace("bit/s", "")
-            .replace("bytes", "")
-            .replace(' ', "");
-        value + &self.mark(cell)
+        let value = cell.newest().and_then(|leg| value(self.figure, leg));
+        let mut text = value.unwrap_or_default();
+        if let Some(at) = text.find("bit/s").or_else(|| text.find("bytes")) {
+            text.truncate(at);
+        }
+        text.retain(|c| c != ' ');
+        text + &self.mark(cell)
     }
 }
 
 /// Reasons below the grid of a page.
 const MOST_REASONS: usize = 200;
 
-/// The page of a grid, with names and addresses of the grids of other meshes. The links have the address of the page of a cell,
-/// by source and destination, and of another test.
+/// The page of a grid, with names and addresses of the grids of other meshes. The links have the address of what a cell leads to,
+/// by source and destination, and of the grid of a test.
 pub fn grid(
     grid: &MeshGrid,
     meshes: &[(String, String)],
@@ -161,61 +166,92 @@ pub fn grid(
         "<main class=\"mesh\">\n<h1>{}</h1>\n<nav><a href=\"/\">All measurements</a>",
         inert(&grid.title())
     );
-    let tests = grid.tests.iter().filter(|test| **test != grid.test);
+    let is_part = matches!(grid.of, GridOf::HostsOfSites { .. });
+    let heading = if is_part {
+        "Whole grids"
+    } else {
+        "Other tests"
+    };
+    let tests = grid.tests.iter();
+    let tests = tests.filter(|test| is_part || **test != grid.test);
     let tests: Vec<_> = tests.map(|test| (test.clone(), test_link(test))).collect();
-    for (heading, links) in [("Other tests", &tests[..]), ("Other meshes", meshes)] {
+    for (heading, links) in [(heading, &tests[..]), ("Other meshes", meshes)] {
         if !links.is_empty() {
             let _ = write!(out, " {heading}:");
         }
         out.extend(links.iter().map(|(name, href)| link(name, href)));
     }
-    out.push_str("</nav>\n<p>Rows are sources, columns destinations.</p>\n");
-    out.push_str("<div class=\"wide\"><table class=\"grid\">\n<thead><tr><th></th>");
-    let starts_site = |at: usize| at > 0 && grid.hosts[at].site != grid.hosts[at - 1].site;
-    let frame = |at: usize| if starts_site(at) { " edge" } else { "" };
-    for (at, host) in grid.hosts.iter().enumerate() {
+    out.push_str("</nav>\n<p>Rows are sources, columns destinations.");
+    match &grid.of {
+        GridOf::Hosts | GridOf::HostsOfSites { left_out: 0, .. } => {}
+        GridOf::Sites => out
+            .push_str(" A cell is the worst pair of hosts of two sites, and leads to all of them."),
+        GridOf::HostsOfSites { left_out, .. } => {
+            let cells = counted(*left_out as u64, "cell");
+            let _ = write!(out, " {cells} are left out, of the hosts with better ones.");
+        }
+    }
+    out.push_str("</p>\n<div class=\"wide\"><table class=\"grid\">\n<thead><tr><th></th>");
+    // Hosts that only send or only receive have no column or row.
+    let of_end = |end: fn(&(usize, usize)) -> usize| -> BTreeMap<usize, bool> {
+        let hosts: BTreeSet<usize> = grid.cells.keys().map(end).collect();
+        let before = [None].into_iter().chain(hosts.iter().map(Some));
+        let pairs = before.zip(&hosts);
+        let starts_site = pairs.map(|(before, host)| {
+            let site = |host: &usize| &grid.hosts[*host].site;
+            (
+                *host,
+                before.is_some_and(|before| site(before) != site(host)),
+            )
+        });
+        starts_site.collect()
+    };
+    let [rows, columns] = [of_end(|pair| pair.0), of_end(|pair| pair.1)];
+    let frame = |starts_site: bool| if starts_site { " edge" } else { "" };
+    for (at, starts_site) in &columns {
+        let host = &grid.hosts[*at];
         let _ = write!(
             out,
             "<th class=\"to{}\" title=\"{}\">{}</th>",
-            frame(at),
+            frame(*starts_site),
             site(host),
             inert(&host.name)
         );
     }
     out.push_str("</tr></thead>\n<tbody>\n");
-    for (row, from) in grid.hosts.iter().enumerate() {
-        let edge = if starts_site(row) {
-            " class=\"edge\""
-        } else {
-            ""
-        };
+    for (row, starts_site) in &rows {
+        let from = &grid.hosts[*row];
+        let edge = if *starts_site { " class=\"edge\"" } else { "" };
         let _ = write!(
             out,
             "<tr{edge}><th title=\"{}\">{}</th>",
             site(from),
             inert(&from.name)
         );
-        for (at, to) in grid.hosts.iter().enumerate() {
-            let Some(cell) = grid.cells.get(&(row, at)) else {
-                let _ = write!(out, "<td class=\"none{}\"></td>", frame(at));
+        for (at, starts_site) in &columns {
+            let frame = frame(*starts_site);
+            let Some(cell) = grid.cells.get(&(*row, *at)) else {
+                let _ = write!(out, "<td class=\"none{frame}\"></td>");
                 continue;
             };
-            let (class, title) = match cell.newest() {
-                None => ("none", "no leg yet".to_owned()),
-                Some(leg) => (leg.outcome.name(), sentence(leg, grid)),
-            };
-            let aged = cell.newest().filter(|leg| grid.is_old(leg));
-            let aged =
-                aged.map(|leg| format!(" <small>{}</small>", age(grid.now.since(leg.starts))));
-            let _ = write!(
-                out,
-                "<td class=\"{class}{}\"><a href=\"{}\" title=\"{}\">{}</a>{}</td>",
-                frame(at),
-                inert(&cell_link(&from.name, &to.name)),
-                inert(&title),
-                inert(&grid.cell_text(cell)),
-                aged.unwrap_or_default()
-            );
+            let newest = cell.newest();
+            out.push_str("<td class=\"");
+            out.push_str(newest.map_or("none", |leg| leg.outcome.name()));
+            out.push_str(frame);
+            out.push_str("\"><a href=\"");
+            push_inert(&mut out, &cell_link(&from.name, &grid.hosts[*at].name));
+            out.push_str("\" title=\"");
+            match newest {
+                None => out.push_str("no leg yet"),
+                Some(leg) => push_inert(&mut out, &sentence(leg, grid.figure, grid.now)),
+            }
+            out.push_str("\">");
+            push_inert(&mut out, &grid.cell_text(cell));
+            out.push_str("</a>");
+            if let Some(leg) = newest.filter(|leg| grid.is_old(leg)) {
+                let _ = write!(out, " <small>{}</small>", age(grid.now.since(leg.starts)));
+            }
+            out.push_str("</td>");
         }
         out.push_str("</tr>\n");
     }
@@ -245,15 +281,11 @@ pub(super) fn link(name: &str, href: &str) -> String {
     format!(" <a href=\"{}\">{}</a>", inert(href), inert(name))
 }
 
-/// The page of a cell: its newest legs, those of `grid` between the two hosts of the history, and its history.
-pub fn cell(history: &History, grid: &MeshGrid) -> Page {
+/// The page of a cell: its newest legs, the newest first, and its history.
+pub fn cell(history: &History, legs: &[MeshLeg], figure: CellFigure, now: Nanos) -> Page {
     let mut page = super::history(history);
-    let hosts = [&history.local, &history.host];
-    let is_it = |(from, to): &(usize, usize)| [from, to].map(|at| &grid.hosts[*at].name) == hosts;
-    let cell = grid.cells.iter().find(|(pair, _)| is_it(pair));
-    let legs = cell.map_or(&[][..], |(_, cell)| &cell.legs);
     let newest = match legs.first() {
-        Some(leg) => format!("Newest leg: {}.", sentence(leg, grid)),
+        Some(leg) => format!("Newest leg: {}.", sentence(leg, figure, now)),
         None => "No leg yet.".to_owned(),
     };
     page.verdict.insert(0, newest);
@@ -261,7 +293,7 @@ pub fn cell(history: &History, grid: &MeshGrid) -> Page {
         vec![
             utc(leg.starts),
             leg.outcome.to_string(),
-            grid.value(leg).unwrap_or_else(|| "-".to_owned()),
+            value(figure, leg).unwrap_or_else(|| "-".to_owned()),
             shown(&leg.run),
             leg.why.as_deref().map(escape_sentence).unwrap_or_default(),
         ]
@@ -318,6 +350,7 @@ mod tests {
             figure: CellFigure::Goodput,
             tests: vec!["bulk".to_owned(), "r".to_owned()],
             every: Nanos::from_secs(86_400),
+            of: GridOf::Hosts,
             hosts: (0..hosts)
                 .map(|n| GridHost {
                     name: format!("db{n}"),

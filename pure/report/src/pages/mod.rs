@@ -18,7 +18,7 @@ mod watched;
 pub use compare::{Side, compare};
 pub use demo_page::{Demonstration, demo};
 pub use experiment::experiment;
-pub use grid::{CellFigure, GridCell, GridHost, MeshGrid, cell, grid};
+pub use grid::{GridCell, GridHost, GridOf, MeshGrid, cell, grid};
 pub use history::{History, Past, Shift, history};
 pub use index::{Entry, FIELDS, Index, PathHistory, RUN, Search, index};
 pub use mtu::mtu;
