@@ -89,8 +89,13 @@ pub(crate) struct CellReason {
 
 /// Of the cells that are not good, or where packets are lost or too large.
 pub(crate) fn reasons(grid: &MeshGrid) -> Vec<CellReason> {
-    let largest = grid.largest_mtu();
-    let is_good = |leg: &MeshLeg| leg.outcome == LegOutcome::Good && !grid.is_notable(leg, largest);
+    let is_light = grid.figure == CellFigure::LightRtt;
+    let of_light = grid.cells.values().filter(|_| is_light);
+    let largest = of_light.filter_map(|cell| cell.newest()?.mtu).max();
+    // Of light probes: packets are lost, or no larger ones pass.
+    let is_worse = |leg: &MeshLeg| leg.loss_ppm > Some(0) || leg.mtu < largest;
+    let is_notable = |leg: &MeshLeg| is_light && leg.rtt_p50.is_some() && is_worse(leg);
+    let is_good = |leg: &MeshLeg| leg.outcome == LegOutcome::Good && !is_notable(leg);
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut groups: Vec<Vec<((usize, usize), &MeshLeg)>> = Vec::new();
     for (pair, cell) in &grid.cells {

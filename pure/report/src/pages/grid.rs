@@ -110,19 +110,6 @@ impl MeshGrid {
         )
     }
 
-    /// The largest packet that passes between any two hosts.
-    pub(crate) fn largest_mtu(&self) -> Option<u64> {
-        let newest = self.cells.values().filter_map(GridCell::newest);
-        newest.filter_map(|leg| leg.mtu).max()
-    }
-
-    /// Whether light probes found more than an RTT: packets were lost, or no `largest` ones pass.
-    pub(crate) fn is_notable(&self, leg: &MeshLeg, largest: Option<u64>) -> bool {
-        self.figure == CellFigure::LightRtt
-            && leg.rtt_p50.is_some()
-            && (leg.loss_ppm > Some(0) || leg.mtu < largest)
-    }
-
     /// Older than two cycles.
     pub fn is_old(&self, leg: &MeshLeg) -> bool {
         self.now.since(leg.starts) > Nanos(self.every.0.saturating_mul(2))
@@ -185,7 +172,7 @@ pub fn grid(
     match &grid.of {
         GridOf::Hosts | GridOf::HostsOfSites { left_out: 0, .. } => {}
         GridOf::Sites => out
-            .push_str(" A cell is the worst pair of hosts of two sites, and leads to all of them."),
+            .push_str(" A cell is the worst pair of hosts of two sites, and leads to the grid of their hosts."),
         GridOf::HostsOfSites { left_out, .. } => {
             let cells = counted(*left_out as u64, "cell");
             let _ = write!(out, " {cells} are left out, of the hosts with better ones.");
@@ -228,9 +215,10 @@ pub fn grid(
             site(from),
             inert(&from.name)
         );
+        let mut of_row = grid.cells.range((*row, 0)..(row + 1, 0)).peekable();
         for (at, starts_site) in &columns {
             let frame = frame(*starts_site);
-            let Some(cell) = grid.cells.get(&(*row, *at)) else {
+            let Some((_, cell)) = of_row.next_if(|((_, to), _)| to == at) else {
                 let _ = write!(out, "<td class=\"none{frame}\"></td>");
                 continue;
             };
