@@ -225,24 +225,25 @@ pub fn store_legs(shared: &mut dyn Calendar, legs: &[MeshLeg]) -> Result<(), Err
         MeshLeg { why, ..leg.clone() }
     });
     let legs: Vec<MeshLeg> = legs.collect();
-    let mut columns: Vec<(Vec<Option<i64>>, Vec<Option<&str>>)> = Vec::new();
+    let mut integers: Vec<Vec<Option<i64>>> = Vec::new();
+    let mut texts: Vec<Vec<Option<&str>>> = Vec::new();
     for leg in &legs {
         let values = leg_values(leg);
-        columns.resize_with(values.len(), Default::default);
-        for ((integers, texts), value) in columns.iter_mut().zip(values) {
+        integers.resize_with(values.len(), Vec::new);
+        texts.resize_with(values.len(), Vec::new);
+        for (at, value) in values.into_iter().enumerate() {
             match value {
-                SqlValue::Integer(number) => integers.push(number),
-                SqlValue::Text(text) => texts.push(text),
+                SqlValue::Integer(number) => integers[at].push(number),
+                SqlValue::Text(text) => texts[at].push(text),
                 SqlValue::Integers(_) | SqlValue::Texts(_) => {}
             }
         }
     }
-    let values = columns
-        .iter()
-        .map(|(integers, texts)| match texts.is_empty() {
-            true => SqlValue::Integers(integers),
-            false => SqlValue::Texts(texts),
-        });
+    let columns = integers.iter().zip(&texts);
+    let values = columns.map(|(integers, texts)| match texts.is_empty() {
+        true => SqlValue::Integers(integers),
+        false => SqlValue::Texts(texts),
+    });
     let values: Vec<SqlValue<'_>> = values.collect();
     let done = shared.transaction("keep legs of a mesh", &mut |db| {
         if !legs.is_empty() {
