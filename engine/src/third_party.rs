@@ -691,6 +691,7 @@ mod tests {
             patience: Duration::ZERO,
             ends: None,
             confirmed,
+            ordered: &|| {},
         }
     }
 

@@ -404,9 +404,11 @@ fn a_grid_and_a_history_have_the_figure_of_their_test() {
         let mesh = two_hosts(kind);
         let test = &mesh.tests[0];
         let legs = &mut legs_of(&scratch);
-        let grid = grid(legs, &mesh, test, Nanos::from_secs(START)).unwrap();
+        let now = Nanos::from_secs(START);
+        let grid = whole_grid(legs, &mesh, test, now);
         assert!(grid.figure == figure, "{kind}");
-        let history = history(legs, &mesh, test, ["h1", "h2"]).unwrap().unwrap();
+        let cell = cell(legs, (&mesh, test), ["h1", "h2"], now).unwrap();
+        let (_, history) = cell.unwrap();
         assert_eq!(history.metric, metric, "{kind}");
         assert_eq!(
             (history.local.as_str(), history.host.as_str()),
@@ -424,7 +426,7 @@ fn three_hundred_hosts_are_shown_and_of_one_more_the_sites() {
         let mut mesh = mesh_of(&(0..count).map(|host| host % 2).collect::<Vec<_>>());
         (mesh.tests[0].from, mesh.tests[0].to) = ((1..count).collect(), vec![0]);
         let now = Nanos::from_secs(START);
-        let grid = grid(&mut legs_of(&scratch), &mesh, &mesh.tests[0], now).unwrap();
+        let grid = whole_grid(&mut legs_of(&scratch), &mesh, &mesh.tests[0], now);
         assert_eq!(grid.hosts.len(), shown, "{count}");
     }
 }
@@ -545,7 +547,9 @@ fn rounds_without_time_are_skipped_by_who_was_there() {
     let calendar = calendar::MeshCalendar::in_directory(&mesh, &scratch.0);
     run.rounds(&mut archive, &calendar).unwrap();
     let cell = |src, dst| {
-        let legs = archive.mesh_cell(["m", "b", src, dst], 99).unwrap();
+        let legs = archive
+            .mesh_cell(["m", "b", src, dst], Nanos(u64::MAX), 99)
+            .unwrap();
         let rows = legs.iter().map(|leg| {
             assert_eq!(leg.outcome, LegOutcome::Skipped);
             let why = "the quiet spans leave no time for it";

@@ -102,7 +102,11 @@ fn a_pair_above_its_budget_is_skipped_with_the_reason() {
         let mesh = mesh_of(&format!("bytes_a_day = \"{a_day}\""), BULK);
         coordinator(&mesh, |run, archive, _| {
             let slots = run.slots(archive, &round).unwrap();
-            let cell = |src, dst| archive.mesh_cell(["m", "bulk", src, dst], 9).unwrap();
+            let cell = |src, dst| {
+                archive
+                    .mesh_cell(["m", "bulk", src, dst], Nanos(u64::MAX), 9)
+                    .unwrap()
+            };
             (slots.len(), [cell("a", "b"), cell("b", "a")].concat())
         })
     };
@@ -136,7 +140,7 @@ fn legs_are_judged_and_alerts_are_due_once_after_so_many_in_a_row() {
         let mut store = |leg: MeshLeg| {
             let (run_id, cell) = (leg.run.clone(), ["m", "bulk", "a", "b"]);
             run.store(archive, test, vec![leg]).unwrap();
-            let kept = archive.mesh_cell(cell, 99).unwrap();
+            let kept = archive.mesh_cell(cell, Nanos(u64::MAX), 99).unwrap();
             let kept = kept.into_iter().find(|kept| kept.run == run_id).unwrap();
             (kept.outcome, kept.why, alerts(run))
         };
@@ -191,7 +195,9 @@ fn a_change_of_level_is_kept_with_its_first_leg_and_alerts_once() {
             let noise = u64::from(number * 7919 % 1000) * 1000;
             let leg = of_rate(number, age(number), now, level + noise);
             run.store(archive, test, vec![leg]).unwrap();
-            let newest = &archive.mesh_cell(["m", "bulk", "a", "b"], 1).unwrap()[0];
+            let newest = &archive
+                .mesh_cell(["m", "bulk", "a", "b"], Nanos(u64::MAX), 1)
+                .unwrap()[0];
             if number < 20 {
                 assert_eq!(newest.level_since, None, "{number}");
             }
@@ -232,7 +238,7 @@ fn the_level_of_light_probes_is_looked_for_in_every_tenth_cycle_and_their_losses
         let mut store = |leg: MeshLeg| {
             run.store(archive, test, vec![leg]).unwrap();
             archive
-                .mesh_cell(["m", "l", "a", "b"], 1)
+                .mesh_cell(["m", "l", "a", "b"], Nanos(u64::MAX), 1)
                 .unwrap()
                 .remove(0)
         };
@@ -264,7 +270,9 @@ fn what_becomes_of_a_pair_follows_from_why_it_was_not_measured() {
                 slot: SLOT.to_owned(),
             };
             let put_off = run.keep(archive, of, Err(error), starts).unwrap();
-            let rows = archive.mesh_cell(["m", "bulk", "a", "b"], 9).unwrap();
+            let rows = archive
+                .mesh_cell(["m", "bulk", "a", "b"], Nanos(u64::MAX), 9)
+                .unwrap();
             let row = rows.first();
             let kept = row.map(|row| (row.outcome, row.why.clone().unwrap()));
             (put_off.map(|one| (one.why, one.free)), kept, logged().len())
@@ -328,7 +336,9 @@ fn what_has_no_time_left_in_its_period_is_missed() {
         run.play_put_off(archive, &calendar, waiting, ends, 0)
             .unwrap();
         assert_eq!(logged(), ["bulk: a to b: b is booked"; 2]);
-        let rows = archive.mesh_cell(["m", "bulk", "b", "a"], 9).unwrap();
+        let rows = archive
+            .mesh_cell(["m", "bulk", "b", "a"], Nanos(u64::MAX), 9)
+            .unwrap();
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row.outcome == LegOutcome::Missed));
     });
