@@ -260,7 +260,8 @@ fn race(field: &Field, kind: &str, enough: &dyn Fn() -> bool) {
         client.spawn().unwrap()
     };
     let mut clients = Clients((0..CLIENTS).map(|_| start()).collect());
-    let until = Instant::now() + Duration::from_secs(60);
+    // Fifty clients, the server and the tests beside share two processors: 12 to more than 60 s seen.
+    let until = Instant::now() + Duration::from_secs(300);
     while !enough() {
         assert!(Instant::now() < until, "{} bookings", field.bookings());
         std::thread::sleep(Duration::from_millis(20));
