@@ -163,52 +163,46 @@ mod tests {
     #[test]
     fn each_direction_of_a_path_mtu_is_a_leg_from_its_sender() {
         let mesh = mesh_of("mtu");
-        let way = |passes: Option<u32>| {
+        let way = |passes: Option<u32>, confirmed: bool| {
             let climb = Climb {
                 passes,
+                confirmed,
                 ..Climb::default()
             };
             crate::mtu::local::way(&PathEnd::default(), None, climb, None, None)
         };
-        let report = MtuReport {
-            schema: MTU_SCHEMA,
-            host: "b".to_owned(),
-            method: Method::Agent,
-            local: PathEnd::default(),
-            remote: None,
-            forward: way(Some(1500)),
-            reverse: way(None),
-            notes: Vec::new(),
-        };
-        let record = MtuRecord {
-            id: "x".to_owned(),
-            ended: Nanos(0),
-            found: MtuFound::Look(Box::new(report)),
-        };
-        let legs = legs_of_mtu(&mesh, &mesh.tests[0], (0, 1), STARTS, &record);
-        let legs: Vec<_> = legs
-            .iter()
-            .map(|leg| {
+        let legs = |passes, confirmed| {
+            let report = MtuReport {
+                schema: MTU_SCHEMA,
+                host: "b".to_owned(),
+                method: Method::Agent,
+                local: PathEnd::default(),
+                remote: None,
+                forward: way(passes, confirmed),
+                reverse: way(None, false),
+                notes: Vec::new(),
+            };
+            let record = MtuRecord {
+                id: "x".to_owned(),
+                ended: Nanos(0),
+                found: MtuFound::Look(Box::new(report)),
+            };
+            let legs = legs_of_mtu(&mesh, &mesh.tests[0], (0, 1), STARTS, &record);
+            for (leg, (at, ends)) in legs.iter().zip([(0, ["a", "b"]), (1, ["b", "a"])]) {
                 assert_eq!((leg.run.as_str(), leg.starts), ("x", STARTS));
-                let why = leg.why.as_deref();
-                (
-                    leg.leg,
-                    leg.src.as_str(),
-                    leg.dst.as_str(),
-                    leg.mtu,
-                    leg.outcome,
-                    why,
-                )
-            })
-            .collect();
-        let none = Some("no packet passes");
-        assert_eq!(
-            legs,
-            [
-                (0, "a", "b", Some(1500), LegOutcome::Good, None),
-                (1, "b", "a", None, LegOutcome::Failed, none),
-            ]
-        );
+                assert_eq!((leg.leg, [leg.src.as_str(), &leg.dst]), (at, ends));
+            }
+            let legs = legs.into_iter();
+            legs.map(|leg| (leg.mtu, leg.outcome, leg.why))
+                .collect::<Vec<_>>()
+        };
+        let failed = |why: &str| (None, LegOutcome::Failed, Some(why.to_owned()));
+        let none = failed("no packet passes");
+        let good = (Some(1500), LegOutcome::Good, None);
+        assert_eq!(legs(Some(1500), true), [good, none.clone()]);
+        // A larger one may pass.
+        let open = "packets of 1500 bytes pass; that larger ones do not is not certain, too many probes were lost";
+        assert_eq!(legs(Some(1500), false), [failed(open), none]);
     }
 
     fn leg(direction: Direction, started: u64, bytes: u64, ended: Ended) -> Leg {
