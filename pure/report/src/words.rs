@@ -365,13 +365,13 @@ pub fn per_second(rate: f64) -> String {
     }
 }
 
-/// At most `width` characters: of a longer text the begin and `..`.
+/// At most `width` characters: of a longer text the begin and `..`, as far as that fits.
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
     let kept: String = text.chars().take(width.saturating_sub(2)).collect();
-    format!("{}..", kept.trim_end())
+    kept.trim_end().to_owned() + &".."[..width.min(2)]
 }
 
 /// Values over time, ascending, as a row of at most so many blocks, each the average of its time, above zero.
