@@ -873,17 +873,22 @@ mod tests {
         assert_eq!(kept(&mut service, 0), []);
     }
 
+    /// A slot that is confirmed, whose source this service is.
+    fn source_slot(service: &mut Service, name: &str, id: NodeId) -> Arc<DirectSlot> {
+        service
+            .answer(1, hold(name, SlotRole::Source, Some(id)))
+            .unwrap();
+        let slots = service.peer.slots.as_ref().unwrap();
+        slots.confirm(BY, name).unwrap();
+        slots.source(BY, name, id).unwrap()
+    }
+
     #[test]
     fn an_order_fits_its_slot_and_what_its_coordinator_may() {
         let directory = TempDir::new();
         let (mut service, _controller, _agent) = service(&directory);
-        let slots = Arc::clone(service.peer.slots.as_ref().unwrap());
         let (name, id) = ("0".repeat(32), NodeId::new([7; 32]));
-        service
-            .answer(1, hold(&name, SlotRole::Source, Some(id)))
-            .unwrap();
-        slots.confirm(BY, &name).unwrap();
-        let slot = slots.source(BY, &name, id).unwrap();
+        let slot = source_slot(&mut service, &name, id);
         let spec = |seconds, directions| Spec {
             limit: LegLimit::Time(Nanos::from_secs(seconds)),
             directions,
@@ -1029,13 +1034,8 @@ mod tests {
     fn a_release_stops_the_run_of_its_slot_at_once_and_an_end_every_one() {
         let directory = TempDir::new();
         let (mut service, controller, agent) = service(&directory);
-        let slots = Arc::clone(service.peer.slots.as_ref().unwrap());
         let (name, id) = ("0".repeat(32), NodeId::new([7; 32]));
-        service
-            .answer(1, hold(&name, SlotRole::Source, Some(id)))
-            .unwrap();
-        slots.confirm(BY, &name).unwrap();
-        let slot = slots.source(BY, &name, id).unwrap();
+        let slot = source_slot(&mut service, &name, id);
         let mut directing = Directing::new(service.peer.clone(), agent.sender());
         *sys::lock(&directing.playing) = Some(Arc::clone(&slot));
         let release = |slot: &str| DirectRequest::Release {

@@ -20,8 +20,8 @@ const UNITS: u32 = 4;
 /// A process that is killed keeps its unit for so long at most.
 const TTL: Milliseconds = 10_000;
 
-/// How often a leg under way renews its hold: twice may fail.
-const RENEW_EVERY: Duration = Duration::from_secs(3);
+/// How often a leg under way renews its hold, and notices that it was released: twice may fail.
+pub const RENEW_EVERY: Duration = Duration::from_secs(3);
 
 /// What is set aside for the beginning and the end of a leg.
 const AROUND_A_LEG: Milliseconds = 3_000;

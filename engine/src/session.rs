@@ -343,24 +343,10 @@ fn play(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::leg_order;
     use crate::testing::{TempDir, channels};
-    use model::{LegLimit, Placement, SocketSettings, Workload};
+    use model::{LegLimit, Workload};
     use std::io::Cursor;
-
-    fn order(limit: LegLimit) -> LegOrder {
-        LegOrder {
-            leg: 0,
-            agent_sends: false,
-            workload: Workload::Bulk(model::Bulk::default()),
-            streams: 1,
-            limit,
-            interval: Nanos::from_secs(1),
-            outage: Nanos(0),
-            trace: false,
-            socket: SocketSettings::default(),
-            placement: Placement::default(),
-        }
-    }
 
     /// Has this done by a session with this peer.
     fn session<T>(peer: Peer, act: impl FnOnce(&mut Session) -> T) -> T {
@@ -436,7 +422,7 @@ mod tests {
         };
         let time = |seconds| LegLimit::Time(Nanos::from_secs(seconds));
         session(peer, |session| {
-            let too_long = |limit| session.too_long(&order(limit));
+            let too_long = |limit| session.too_long(&leg_order(limit));
             assert_eq!(too_long(time(50)), None);
             let why = too_long(time(61)).unwrap();
             assert!(
@@ -446,7 +432,7 @@ mod tests {
             assert_eq!(too_long(LegLimit::Whole), None);
         });
         session(at_a_pipe(), |session| {
-            assert_eq!(session.too_long(&order(time(86_400))), None);
+            assert_eq!(session.too_long(&leg_order(time(86_400))), None);
         });
     }
 
@@ -455,7 +441,7 @@ mod tests {
         let of = |streams| {
             granted_for(&LegOrder {
                 streams,
-                ..order(LegLimit::Whole)
+                ..leg_order(LegLimit::Whole)
             })
         };
         assert_eq!(of(1), Duration::from_millis(20_002));
@@ -469,7 +455,7 @@ mod tests {
             ..at_a_pipe()
         };
         session(peer, |session| {
-            let granted = order(LegLimit::Bytes(model::Bytes(1)));
+            let granted = leg_order(LegLimit::Bytes(model::Bytes(1)));
             match session.open(&granted) {
                 ToController::Granted {
                     leg: 0,

@@ -3,8 +3,9 @@
 use crate::prelude::*;
 use clap::Subcommand;
 use engine::clock::{day, unix_time};
-use engine::host_calendar::{HostCalendar, HostSlot};
+use engine::host_calendar::{HostCalendar, HostSlot, RENEW_EVERY};
 use report::words::{escape_sentence, shown, utc, wrap};
+use std::fmt::Write as _;
 
 const DAY: Nanos = Nanos::from_secs(86_400);
 /// The longest hold, and how far ahead one may begin.
@@ -97,18 +98,13 @@ impl CalendarArgs {
             }
             CalendarAction::Release(release) => {
                 let slot = calendar.release(release.name.as_deref())?;
-                let is_under_way = slot.starts <= unix_time();
-                format!(
-                    "released: {} until {}\n{}",
-                    escape_sentence(&slot.what),
-                    utc(slot.ends),
-                    // Its agent looks that often.
-                    if is_under_way {
-                        "a run in it ends within 3 s\n"
-                    } else {
-                        ""
-                    }
-                )
+                let what = escape_sentence(&slot.what);
+                let mut text = format!("released: {what} until {}\n", utc(slot.ends));
+                if slot.starts <= unix_time() {
+                    let soon = RENEW_EVERY.as_secs();
+                    let _ = writeln!(text, "a run in it ends within {soon} s");
+                }
+                text
             }
         };
         out::result(&text)

@@ -6,11 +6,12 @@ use crate::transport::driver::ByteStream;
 use crate::transport::{
     AgentChannel, Channel, ChannelEvent, ChannelSender, ControllerChannel, Reached,
 };
+use model::{Bulk, LegLimit, Nanos, Placement, SocketSettings, Workload};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU32;
 use wire::control::direct::{DirectAnswer, DirectRequest};
-use wire::control::{AgentRole, ToAgent};
+use wire::control::{AgentRole, LegOrder, ToAgent};
 
 /// A directory that goes away with its value.
 pub(crate) struct TempDir(PathBuf);
@@ -90,4 +91,20 @@ pub(crate) fn directed(
             let _ = sender.send(ToController::Directed { number, answer });
         }
     })
+}
+
+/// Of a leg to an agent, of one stream.
+pub(crate) fn leg_order(limit: LegLimit) -> LegOrder {
+    LegOrder {
+        leg: 0,
+        agent_sends: false,
+        workload: Workload::Bulk(Bulk::default()),
+        streams: 1,
+        limit,
+        interval: Nanos::from_secs(1),
+        outage: Nanos(0),
+        trace: false,
+        socket: SocketSettings::default(),
+        placement: Placement::default(),
+    }
 }

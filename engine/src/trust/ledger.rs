@@ -671,7 +671,7 @@ mod tests {
     use super::super::identity::tests::fresh;
     use super::*;
     use crate::testing::TempDir;
-    use model::{Bulk, Placement, SocketSettings, Udp, Workload};
+    use model::{Bulk, Udp, Workload};
     use std::net::Ipv4Addr;
 
     fn limits_for(clients: usize) -> LedgerLimits {
@@ -691,14 +691,8 @@ mod tests {
         LegOrder {
             leg: 1,
             agent_sends: true,
-            workload: Workload::Bulk(Bulk::default()),
             streams: 2,
-            limit,
-            interval: Nanos::from_secs(1),
-            outage: Nanos(0),
-            trace: false,
-            socket: SocketSettings::default(),
-            placement: Placement::default(),
+            ..crate::testing::leg_order(limit)
         }
     }
 

@@ -79,7 +79,7 @@ pub(crate) fn spread(
         // Longer than it takes on the link: it is the first of its burst.
         if at.since(before).as_secs_f64() > APART * f64::from(payload) / capacity {
             larger += u32::from(bytes > TOGETHER * u64::from(mss));
-            apart.extend(next.map(|next| next.since(at).0));
+            apart.extend(next.map(|next| next.since(at)));
             (bytes, next) = (0, Some(at));
         }
         (at, payload) = (before, more);
@@ -88,8 +88,13 @@ pub(crate) fn spread(
     if apart.len() < FEWEST || !small {
         return None;
     }
-    let [low, mid, high] = [0.1, 0.5, 0.9].map(|part| percentile(&mut apart, part));
-    Some((high? - low?) as f64 / 2.0 / mid? as f64)
+    spread_by_median(&mut apart)
+}
+
+/// Half the span from the first to the last decile, by the median.
+pub(crate) fn spread_by_median(apart: &mut [Nanos]) -> Option<f64> {
+    let [low, mid, high] = [0.1, 0.5, 0.9].map(|part| percentile(apart, part));
+    Some(high?.since(low?).0 as f64 / 2.0 / mid?.0 as f64)
 }
 
 #[cfg(test)]

@@ -129,10 +129,9 @@ impl Bursts {
     fn spread(&self) -> Option<f64> {
         let mut apart: Vec<Nanos> = self.latest.iter().map(|(apart, _)| *apart).collect();
         let mut behind: Vec<Nanos> = self.latest.iter().map(|(_, behind)| *behind).collect();
-        let [low, mid, high] = [0.1, 0.5, 0.9].map(|part| percentile(&mut apart, part));
         let own = percentile(&mut behind, 0.5)? >= Self::REACTION;
-        let spread = high?.since(low?).0 as f64 / 2.0 / mid?.0.max(1) as f64;
-        (own && self.latest.len() >= Self::FEWEST).then_some(spread)
+        let spread = capacity::spread_by_median(&mut apart);
+        spread.filter(|_| own && self.latest.len() >= Self::FEWEST)
     }
 }
 
