@@ -8,6 +8,7 @@ mod common;
 mod deciders;
 #[path = "../../tests/common/drawn/mod.rs"]
 mod drawn;
+mod pairs;
 mod tunings;
 
 use common::Home;
@@ -30,7 +31,7 @@ struct Options {
     again: bool,
     /// Cases that are played in few seconds, alone.
     fast: bool,
-    /// Only cases of two faults.
+    /// Only cases of two faults that may each keep something back.
     pairs: bool,
     /// Only cases that have this one, as `Policer`.
     fault: Option<String>,
@@ -96,7 +97,7 @@ fn main() {
         options.fault.as_ref().is_none_or(has_it)
             && (!options.deciders || deciders::is_one(&drawn))
             && (!options.tune || tunings::is_one(&drawn))
-            && (!options.pairs || drawn.faults.len() == 2)
+            && (!options.pairs || pairs::may_compete(&drawn))
             && (!options.fast || drawn.is_fast())
     };
     let numbers: Vec<u64> = match options.case {
