@@ -103,9 +103,7 @@ fn yields(facts: &Facts) -> Option<Evidence> {
     }
     let at_loss = facts.inflation_at_loss()?;
     if !facts.queue_at_loss(QUEUE_AT_LOSS) {
-        let bound = facts.queue_from(QUEUE_AT_LOSS);
-        let at_loss = facts.evidence(Key::RttOverMinRttAtLosses, at_loss);
-        return Some(at_loss.at_most(bound));
+        return Some(facts.no_queue_at_loss(at_loss, QUEUE_AT_LOSS));
     }
     let mean = facts.mean_by_median();
     let mean = facts

@@ -67,6 +67,8 @@ const FEWEST_UNDER_WAY: f64 = 4.0;
 /// A packet that always waits so long, and so many segments, waits in a queue.
 const SHORTEST_QUEUE: f64 = 1e6;
 const QUEUED_SEGMENTS: f64 = 2.0;
+/// Segments in a queue that overflows, by the smoothed RTT: 0.0 to 1.6 seen of random loss of 3 to 25 %.
+const OVERFLOWS: f64 = 1.5;
 /// Half the span of the middle four fifths of the time from burst to burst, by its median, up to which a clock lets them go.
 const EVEN: f64 = 0.1;
 
@@ -872,11 +874,31 @@ impl Facts {
         })
     }
 
-    /// Whether a queue had filled when segments were lost: the round trip was so much longer than the
-    /// shortest.
+    /// Whether a queue had filled when segments were lost: the round trip was so much longer than the shortest, by more than a
+    /// few segments take.
     pub fn queue_at_loss(&self, factor: f64) -> bool {
-        self.inflation_at_loss()
-            .is_some_and(|ratio| self.is_queue(ratio, factor))
+        let long = self.inflation_at_loss();
+        long.is_some_and(|ratio| self.is_queue(ratio, factor)) && self.few_queued_at_loss().is_none()
+    }
+
+    /// What shows that no queue had filled when segments were lost, the round trip being so many shortest ones then.
+    pub fn no_queue_at_loss(&self, at_loss: f64, factor: f64) -> Evidence {
+        let short = self
+            .evidence(EvidenceKey::RttOverMinRttAtLosses, at_loss)
+            .at_most(self.queue_from(factor));
+        match self.few_queued_at_loss() {
+            Some(few) if self.is_queue(at_loss, factor) => few,
+            _ => short,
+        }
+    }
+
+    /// Fewer segments than a queue that overflows holds, at the fastest goodput: what waits for timers, or for the end of a
+    /// recovery, lengthens round trips as well. Packets show a queue by themselves.
+    fn few_queued_at_loss(&self) -> Option<Evidence> {
+        let fastest = self.rate() / self.goodput_by_peak().unwrap_or(1.0);
+        let held = fastest * self.delay_at_loss()?.as_secs_f64() / f64::from(self.mss.max(1));
+        let evidence = self.evidence(EvidenceKey::SegmentsQueuedAtLosses, held);
+        (self.is_sampled() && held < OVERFLOWS).then(|| evidence.at_most(OVERFLOWS))
     }
 
     /// Retransmissions that are known to have been needless. More duplicates than retransmissions: the path duplicates

@@ -86,6 +86,8 @@ keys! {
     /// Smoothed RTT by the shortest, median of the moments at which segments were lost.
     RttOverMinRttAtLosses: Ratio, "RTT by the shortest, at losses",
         >= "a queue overflowed", <= "no queue had filled";
+    /// Segments that the delay of the smoothed RTT holds at the fastest goodput, median of the same moments.
+    SegmentsQueuedAtLosses: Ratio, "segments in a queue, at losses", <= "too few for one that overflows";
     /// Smoothed RTT above the shortest, median: queueing delay, or delay of acknowledgements.
     RttAboveMinRtt: Time, "RTT above the shortest, median", >= "more than the path needs";
     /// Queueing delay of acknowledgements on the reverse path (mean, by timestamps), of all queueing delay.

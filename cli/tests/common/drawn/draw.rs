@@ -268,10 +268,10 @@ impl Drawn {
         let rtt = self.rtt_us as f64;
         match draw.one(&std::array::from_fn::<u8, 30, _>(|n| n as u8)) {
             0 => Fault::RandomLoss {
-                probability: draw.log(1e-5, 3e-2),
+                probability: draw.log(1e-5, 0.2),
             },
             1 => Fault::LossInBursts {
-                to_bad: draw.log(1e-5, 3e-3),
+                to_bad: draw.log(1e-5, 3e-2),
                 to_good: draw.log(0.05, 0.7),
             },
             2 => Fault::LossOfAcks {

@@ -852,3 +852,33 @@ fn storage_holds_a_copy_up_where_it_has_a_file() {
     assert_eq!(of([100, 900, 0], [true; 2]), None);
     assert_eq!(of([900, 860, 0], [true; 2]), None, "about as fast");
 }
+
+#[test]
+fn a_round_trip_that_is_longer_by_a_segment_or_two_shows_no_queue_that_overflowed() {
+    // 20,000 bytes in 10 ms, so that a segment takes 0.72 ms.
+    let at_losses = |late_us: u64| {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.mss, facts.min_rtt) = (1448, Some(Nanos::from_micros(500)));
+        (facts.bytes, facts.span) = (Bytes(10_000_000), Nanos::from_secs(5));
+        facts.retransmitted = 500;
+        facts.losses = vec![LostSegment {
+            srtt: Nanos::from_micros(500 + late_us),
+            ..LostSegment::default()
+        }];
+        facts
+    };
+    let few = at_losses(1050);
+    assert_eq!(few.inflation_at_loss(), Some(3.1));
+    assert!(!few.queue_at_loss(QUEUE));
+    let evidence = few.no_queue_at_loss(3.1, QUEUE);
+    assert_eq!(evidence.key, EvidenceKey::SegmentsQueuedAtLosses);
+    assert!(at_losses(1100).queue_at_loss(QUEUE), "1.52 segments");
+    let packets = Facts {
+        source: Source::Trace,
+        ..few.clone()
+    };
+    assert!(packets.queue_at_loss(QUEUE));
+    // A round trip that is not longer is the plainer evidence.
+    let evidence = few.no_queue_at_loss(1.1, QUEUE);
+    assert_eq!(evidence.key, EvidenceKey::RttOverMinRttAtLosses);
+}

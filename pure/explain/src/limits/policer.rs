@@ -135,7 +135,9 @@ fn found(facts: &Facts) -> Option<Candidate> {
         true => 0.0,
         false => b.near,
     });
-    let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
+    let share = facts.loss_share();
+    let ignored = facts.is_bbr()
+        && (share >= LOSSY_PAUSES || share >= MUCH_LOSS && facts.is_flat());
     let open = runs != LossRuns::OneByOne
         && (pattern != LossPattern::Anywhere
             || near.is_none_or(|near| near >= OFTEN_NEAR)

@@ -22,9 +22,7 @@ const MUCH_LOSS: f64 = 0.05;
 pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
     let mut evidence = vec![
         facts.retransmissions(),
-        facts
-            .evidence(Key::RttOverMinRttAtLosses, at_loss)
-            .at_most(facts.queue_from(QUEUE)),
+        facts.no_queue_at_loss(at_loss, QUEUE),
     ];
     evidence.extend(burst_loss::spread_of_windows(facts));
     evidence.extend(loss_runs::evidence(facts));
@@ -39,7 +37,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         && burst_loss::is_exact(facts)
         && facts.loss_events().len() >= ENOUGH_EVENTS
         && !facts.reorders();
-    let hurts = facts.loss_hurts() || (clear && facts.loss_share() >= MUCH_LOSS);
+    let hurts = facts.loss_hurts() || facts.loss_share() >= MUCH_LOSS;
     if !hurts || facts.queue_at_loss(QUEUE) {
         return None;
     }
