@@ -12,7 +12,8 @@ pub fn may_compete(drawn: &Drawn) -> bool {
     let [a, b] = drawn.faults.as_slice() else {
         return false;
     };
-    let takes_time = |fault: &Fault| matches!(fault, Fault::Outage { .. } | Fault::LateAccept { .. });
+    let takes_time =
+        |fault: &Fault| matches!(fault, Fault::Outage { .. } | Fault::LateAccept { .. });
     let (of_a, of_b) = (alone(drawn, a), alone(drawn, b));
     let most = drawn.rate as f64 * BELOW_THE_PATH;
     let takes_rate = |alone: Option<f64>| alone.is_some_and(|rate| rate < most);

@@ -878,7 +878,8 @@ impl Facts {
     /// few segments take.
     pub fn queue_at_loss(&self, factor: f64) -> bool {
         let long = self.inflation_at_loss();
-        long.is_some_and(|ratio| self.is_queue(ratio, factor)) && self.few_queued_at_loss().is_none()
+        long.is_some_and(|ratio| self.is_queue(ratio, factor))
+            && self.few_queued_at_loss().is_none()
     }
 
     /// What shows that no queue had filled when segments were lost, the round trip being so many shortest ones then.

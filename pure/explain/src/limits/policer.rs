@@ -136,8 +136,8 @@ fn found(facts: &Facts) -> Option<Candidate> {
         false => b.near,
     });
     let share = facts.loss_share();
-    let ignored = facts.is_bbr()
-        && (share >= LOSSY_PAUSES || share >= MUCH_LOSS && facts.is_flat());
+    let ignored =
+        facts.is_bbr() && (share >= LOSSY_PAUSES || share >= MUCH_LOSS && facts.is_flat());
     let open = runs != LossRuns::OneByOne
         && (pattern != LossPattern::Anywhere
             || near.is_none_or(|near| near >= OFTEN_NEAR)
