@@ -156,14 +156,11 @@ impl HostCalendar {
         slot: &str,
         keep: impl FnMut() -> Option<Duration> + Send + 'static,
         lost: impl FnOnce(bool) + Send + 'static,
-    ) -> Result<Option<SlotHold>> {
+    ) -> Result<Option<Renewal>> {
         let mut calendar = self.open()?;
         let now = now();
         match calendar.extend(now, slot, now + TTL)? {
-            true => {
-                let _renewal = Renewal::of_slot(calendar, slot.to_owned(), keep, lost)?;
-                Ok(Some(SlotHold { _renewal }))
-            }
+            true => Renewal::of_slot(calendar, slot.to_owned(), keep, lost).map(Some),
             false => Ok(None),
         }
     }
@@ -259,11 +256,6 @@ impl HostSlot {
         });
         Ok(slots.collect())
     }
-}
-
-/// A slot that is kept until this is dropped.
-pub struct SlotHold {
-    _renewal: Renewal,
 }
 
 /// The unit that the legs of one session have together, while there are any.
@@ -376,7 +368,7 @@ impl Drop for LegHold {
 }
 
 /// Renews a hold until it is dropped, then releases it.
-struct Renewal {
+pub struct Renewal {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -425,9 +417,7 @@ impl Renewal {
     fn run(renew: impl FnOnce(mpsc::Receiver<()>) + Send + 'static) -> Result<Renewal> {
         let (stop, stopped) = mpsc::channel::<()>();
         let renew = move || renew(stopped);
-        let thread = std::thread::Builder::new()
-            .name("calendar".to_owned())
-            .spawn(renew);
+        let thread = sys::spawn("calendar", renew);
         let thread = Some(thread.context("no thread to renew the booking")?);
         Ok(Renewal {
             stop: Some(stop),

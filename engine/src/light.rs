@@ -635,9 +635,7 @@ fn resolve(peer: &LightPeer, version: Option<IpVersion>) -> Result<Resolving, St
 
 /// Answers light probes in a thread of its own.
 pub fn answer(socket: LightSocket, slot: Arc<DirectSlot>, light_use: LightUse) -> Result<()> {
-    let thread = std::thread::Builder::new().name("light".to_owned());
-    thread
-        .spawn(move || socket.answer(&slot, &light_use))
+    sys::spawn("light", move || socket.answer(&slot, &light_use))
         .context("no thread for light probes")?;
     Ok(())
 }

@@ -7,30 +7,27 @@
 use crate::clock::unix_seconds;
 use crate::host_calendar::HostCalendar;
 use crate::log;
+use crate::prelude::*;
 use crate::slots::{DirectSlot, SlotBook};
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::transport::admission::{self, Admission, Bounds, PendingConnection, Startups};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{ChannelSender, discard};
 use crate::trust::{
-    DirectMeans, Identity, Ledger, LedgerLimits, NodeId, Peer, Right, TrustEntry, TrustFile,
-    TrustStore, host_name,
+    DirectMeans, Identity, Ledger, LedgerLimits, NodeId, Right, TrustEntry, TrustFile, TrustStore,
+    host_name,
 };
-use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Condvar;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 use wire::control::busy;
 use wire::control::direct::SlotRole;
 use wire::control::enrol::{EnrolAnswer, EnrolRequest, REQUEST_LEN};
-use wire::control::{AgentRole, PROTOCOL, ToController, encode_frame};
+use wire::control::{AgentRole, PROTOCOL, encode_frame};
 
 /// From the connection to the end of its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -288,9 +285,7 @@ impl Listener {
         };
         let address = conn.peer;
         let shared = Arc::clone(&self.shared);
-        let started = std::thread::Builder::new()
-            .name("client".to_owned())
-            .spawn(move || shared.receive(conn));
+        let started = sys::spawn("client", move || shared.receive(conn));
         if let Err(error) = started {
             let what = format!("{address}: dropped: no thread for it: {error}");
             self.shared.note(&what);

@@ -3,19 +3,13 @@
 use crate::helper::Helpers;
 use crate::host_calendar::HostCalendar;
 use crate::listener::{Listener, ListenerConfig};
+use crate::prelude::*;
 use crate::session;
 use crate::slots::SlotBook;
 use crate::transport::admission::Startups;
-use crate::trust::{
-    DirectMeans, Identity, KeyLimits, LedgerLimits, Peer, Right, TrustEntry, TrustStore,
-};
-use anyhow::{Result, anyhow};
+use crate::trust::{DirectMeans, Identity, KeyLimits, LedgerLimits, Right, TrustEntry, TrustStore};
 use measure::storage::Reach;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use sys::file::TemporaryDirectory;
 
 /// How soon the end of the last slot is noticed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,11 +22,8 @@ pub struct SlotListener {
     slots: Arc<SlotBook>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    _key: KeyDirectory,
+    _key: TemporaryDirectory,
 }
-
-/// A directory with a key, which is deleted with it.
-struct KeyDirectory(PathBuf);
 
 impl SlotListener {
     /// Of the agent of this peer, whose user's archive keeps what it measures; and that peer with its slots.
@@ -40,9 +31,9 @@ impl SlotListener {
     /// # Errors
     /// If there is no place for a key, or no port.
     pub fn open(peer: &Peer, archive: PathBuf) -> Result<(SlotListener, Peer)> {
-        let name = format!("linerate-slot-{}", archive::new_id());
-        let key = KeyDirectory(std::env::temp_dir().join(name));
-        let identity = Identity::open(&key.0)?;
+        let key = format!("linerate-slot-{}", archive::new_id());
+        let key = TemporaryDirectory::create(&key).context("no place for a key")?;
+        let identity = Identity::open(key.path())?;
         // Nobody else has this key: it stands for the coordinator, whom ssh let in.
         let coordinator = TrustEntry {
             id: identity.id(),
@@ -51,10 +42,10 @@ impl SlotListener {
             rights: [Right::Measure, Right::Files, Right::Direct].into(),
             limits: KeyLimits::default(),
         };
-        TrustStore::new(&key.0).update(|trust| trust.put(coordinator))?;
+        TrustStore::new(key.path()).update(|trust| trust.put(coordinator))?;
         let open = |port| {
             let config = ListenerConfig {
-                directory: key.0.clone(),
+                directory: key.path().to_owned(),
                 bind: None,
                 port,
                 data_ports: peer.data_ports.clone(),
@@ -93,7 +84,7 @@ impl SlotListener {
             own_key: Some(Arc::new(identity)),
             may_direct: Ok(DirectMeans {
                 archive,
-                directory: key.0.clone(),
+                directory: key.path().to_owned(),
             }),
             slots: Some(Arc::clone(&slots)),
             port,
@@ -123,12 +114,5 @@ impl Drop for SlotListener {
             // One that panicked has closed its sockets.
             let _ = thread.join();
         }
-    }
-}
-
-impl Drop for KeyDirectory {
-    fn drop(&mut self) {
-        // It is of no use to anybody once this process is over.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

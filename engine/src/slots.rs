@@ -1,18 +1,11 @@
 //! The slots of coordinators at this host: when it measures towards another host, or is measured by it, and nothing else
 //! does. Each is booked in the calendar of this host, which refuses overlap; those for light probes are not.
 
-use crate::clock::unix_time;
-use crate::host_calendar::{HostCalendar, SlotHold};
+use crate::host_calendar::{HostCalendar, Renewal};
 use crate::light::{self, LightPace, LightSocket};
+use crate::prelude::*;
 use crate::trust::{LightUse, NodeId};
-use anyhow::{Result, bail};
-use model::Nanos;
-use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 use wire::control::direct::{
     LightPort, MAX_AHEAD, MAX_LIGHT_SPAN, MAX_SLOTS, MAX_SPAN, MAX_TTL, SlotRole,
 };
@@ -106,7 +99,7 @@ impl DirectSlot {
 struct BookedSlot {
     slot: Arc<DirectSlot>,
     held_until: Instant,
-    hold: Option<SlotHold>,
+    hold: Option<Renewal>,
     /// Answers light probes once it is confirmed.
     light: Option<(LightSocket, LightUse)>,
 }

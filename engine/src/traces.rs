@@ -93,10 +93,10 @@ impl OwnTracing {
         let (own, requested) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("keep-trace".to_owned())
-            .spawn(move || store(tracer, owner, &requested, &stopped))
-            .context("cannot start a thread that keeps the trace")?;
+        let thread = sys::spawn("keep-trace", move || {
+            store(tracer, owner, &requested, &stopped)
+        })
+        .context("cannot start a thread that keeps the trace")?;
         Ok(OwnTracing { own, stop, thread })
     }
 

@@ -14,12 +14,12 @@ use report::pscheduler::{failure, result};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use sys::file::TemporaryDirectory;
 use wire::{hex, unhex};
 
 /// The newest form of a throughput test that is known here.
@@ -373,7 +373,7 @@ impl Participants {
         }
         let archive = global.archive_path()?;
         let call = |arguments: &[String]| {
-            let mut command = itself(&config.0);
+            let mut command = itself(config.0.path());
             command.arg("--archive").arg(&archive).args(arguments);
             let child = command
                 .stdout(Stdio::piped())
@@ -440,7 +440,7 @@ impl Participants {
                 ..KeyLimits::default()
             },
         })?;
-        let mut command = itself(&config.0);
+        let mut command = itself(config.0.path());
         command.args([
             "serve",
             "--clients=1",
@@ -513,29 +513,19 @@ fn addresses(spec: &Map<String, Value>) -> Result<(Option<IpAddr>, IpAddr)> {
 }
 
 /// A directory of a key and of whom it trusts, which goes with the run.
-struct Config(PathBuf);
+struct Config(TemporaryDirectory);
 
 impl Config {
     fn new(identity: &Identity) -> Result<Config> {
         let name = format!("linerate-pscheduler-{}", identity.id().short());
-        let directory = std::env::temp_dir().join(name);
-        if !identity.keep(&directory)? {
-            refuse!(
-                "{} is there already: the same run twice?",
-                directory.display()
-            );
-        }
+        let directory = TemporaryDirectory::create(&name)
+            .with_context(|| format!("cannot make the directory {name}: the same run twice?"))?;
+        identity.keep(directory.path())?;
         Ok(Config(directory))
     }
 
     fn trust(&self, entry: TrustEntry) -> Result<()> {
-        TrustStore::new(&self.0).update(|file| file.put(entry))
-    }
-}
-
-impl Drop for Config {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        TrustStore::new(self.0.path()).update(|file| file.put(entry))
     }
 }
 

@@ -7,6 +7,7 @@ mod traces;
 use crate::filter_args::{FilterArgs, parse_port};
 use crate::live::LivePicture;
 use crate::prelude::*;
+use engine::clock::unix_time;
 use explain::SocketWatcher;
 use history::WatchHistory;
 use model::finding::{Glance, SocketAccount};
@@ -181,8 +182,9 @@ impl WatchArgs {
             ahead: [None; 3],
             looks: 0,
         };
-        let mut traces = TriggeredTraces::new(&self.traces, self.traced(filter), global, unix())?;
-        let mut history = WatchHistory::begin(self.archive(global), self.filter(), unix())?;
+        let mut traces =
+            TriggeredTraces::new(&self.traces, self.traced(filter), global, unix_time())?;
+        let mut history = WatchHistory::begin(self.archive(global), self.filter(), unix_time())?;
         let mut screen = WatchScreen::new(self, stop)?;
         while !stop.load(Ordering::Relaxed)
             && self.time.is_none_or(|time| watch.scanner.now() < time)
@@ -191,7 +193,7 @@ impl WatchArgs {
             watch.look();
             watch.trigger(&mut traces);
             let at = watch.scanner.now();
-            history.update(at, unix(), || watch.counts());
+            history.update(at, unix_time(), || watch.counts());
             let reads = match traces.ended() {
                 Some(kept) => screen.report(kept, watch.scanner.now())?,
                 None => true,
@@ -228,10 +230,6 @@ impl WatchArgs {
         }
         Ok(Exit::Done)
     }
-}
-
-fn unix() -> Nanos {
-    sys::clock::unix().into()
 }
 
 impl WatchArgs {
@@ -348,7 +346,7 @@ impl Watch<'_> {
     /// Begins a trace of a socket that an alarm holds for, if one may begin.
     fn trigger(&mut self, traces: &mut TriggeredTraces<'_>) {
         let now = self.scanner.now();
-        if self.args.traces.trigger.is_empty() || !traces.is_free(now, unix()) {
+        if self.args.traces.trigger.is_empty() || !traces.is_free(now, unix_time()) {
             return;
         }
         let wanted = self
@@ -357,7 +355,7 @@ impl Watch<'_> {
             .filter(|socket| self.args.is_of(socket.comm));
         let mut wanted = wanted.filter(|socket| !traces.has(&socket.connection));
         if let Some(socket) = wanted.next() {
-            traces.begin(&socket, unix(), now);
+            traces.begin(&socket, unix_time(), now);
         }
     }
 
@@ -403,7 +401,7 @@ impl Watch<'_> {
         WatchedHost {
             connections: connections.collect(),
             host: engine::trust::host_name(),
-            now: unix(),
+            now: unix_time(),
             watched: self.scanner.now(),
             open: self.watcher.open() as u64,
             account: self.account(),

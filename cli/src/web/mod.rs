@@ -85,13 +85,11 @@ pub fn serve(listener: &TcpListener, site: impl Answers, stop: &AtomicBool) -> R
             };
             let site = Arc::clone(&site);
             // Without a thread the connection is closed, and the next one tries again.
-            let _ = std::thread::Builder::new()
-                .name("web".to_owned())
-                .spawn(move || {
-                    // Whoever goes away in the middle of an answer does not want it.
-                    let _ = talk(&mut conn.stream, &*site);
-                    drop(conn);
-                });
+            let _ = sys::spawn("web", move || {
+                // Whoever goes away in the middle of an answer does not want it.
+                let _ = talk(&mut conn.stream, &*site);
+                drop(conn);
+            });
         }
     }
     Ok(())

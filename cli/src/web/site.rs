@@ -15,10 +15,9 @@ use model::{Summary, summarise};
 use report::page::{self, Page};
 use report::pages::{Entry, FIELDS, GridOf, History, Index, MeshGrid, PathHistory, Search, Side};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::sync::{Mutex, TryLockError};
+use sys::file::TemporaryDirectory;
 use wire::http::{self, HttpRequest, Status};
 
 /// Lines of a list.
@@ -115,7 +114,7 @@ impl Answers for Site {
             .and_then(|upload| {
                 let page = html_of_capture(&upload.file)?;
                 // Its place was for the reader alone.
-                Ok(page.replace(&format!("{}/", upload.place.display()), ""))
+                Ok(page.replace(&format!("{}/", upload.place.path().display()), ""))
             });
         match page {
             Ok(page) => SiteAnswer::ok(HTML, page),
@@ -280,7 +279,7 @@ fn cell(
 
 /// A capture on its way to its reader, in a directory that is gone with it.
 struct Upload {
-    place: PathBuf,
+    place: TemporaryDirectory,
     file: PathBuf,
 }
 
@@ -296,16 +295,11 @@ impl Upload {
             .take(100)
             .collect();
         let random = u64::from_le_bytes(chance::bytes()?);
-        let place = std::env::temp_dir().join(format!("linerate-capture-{random:016x}"));
-        DirBuilder::new().mode(0o700).create(&place)?;
-        let file = place.join(if name.is_empty() { "capture" } else { &name });
+        let place = TemporaryDirectory::create(&format!("linerate-capture-{random:016x}"))?;
+        let file = place
+            .path()
+            .join(if name.is_empty() { "capture" } else { &name });
         Ok(Upload { place, file })
-    }
-}
-
-impl Drop for Upload {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.place);
     }
 }
 

@@ -141,9 +141,7 @@ impl<R: ControlRole> Channel<R> {
             shared: Arc::clone(&shared),
             peer: peer.to_owned(),
         };
-        let thread = std::thread::Builder::new()
-            .name("control".to_owned())
-            .spawn(move || driver.run())
+        let thread = sys::spawn("control", move || driver.run())
             .context("cannot start the thread of a control connection")?;
         let mut channel = Channel {
             sender: ChannelSender { inbox, shared },

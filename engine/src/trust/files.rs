@@ -4,7 +4,7 @@ use crate::prelude::*;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use wire::hex;
 
 /// The SHA-256 of these bytes, hexadecimal.
@@ -15,10 +15,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 /// Keeps other processes from writing in `directory`, which is made for the user alone where there is none, until
 /// the file is dropped.
 pub fn lock(directory: &Path) -> io::Result<File> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
+    sys::file::make_private(directory)?;
     let file = fs::OpenOptions::new()
         .write(true)
         .create(true)

@@ -18,9 +18,8 @@ use rusqlite::{
     params_from_iter,
 };
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// An open archive. Several processes may have the same file open and write: each waits up to 5 s
@@ -139,10 +138,7 @@ impl Archive {
     /// A file that cannot be made, opened or written, that is not an archive, or a newer one.
     pub fn open(path: &Path) -> Result<Archive, Error> {
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
+            sys::file::make_private(directory)
                 .map_err(|source| Error::Directory(directory.to_owned(), source))?;
         }
         let archive = Archive::open_with(path, OpenFlags::SQLITE_OPEN_CREATE)?;

@@ -137,9 +137,6 @@ impl Archive {
     }
 
     /// The newest runs of a path, without those of experiments, the newest first.
-    ///
-    /// # Errors
-    /// As [`Archive::list`].
     pub fn runs_of(&self, path: &PathRow, limit: u32) -> Result<Vec<ArchiveRow>, Error> {
         self.list(&RunFilter {
             path: Some(path.clone()),

@@ -20,6 +20,9 @@
 //! **Exactness.** Runs and legs are kept as their JSON documents, beside a few columns that [`Archive::list`] reads
 //! without opening any document, and samples in blocks of columns (`blocks.rs`). [`Archive::get`] gives back exactly
 //! the [`Run`](model::Run) that was written.
+//!
+//! **Errors.** Whatever reads or writes fails where the file cannot be read or written; a method lists what else can
+//! go wrong.
 
 mod archive;
 mod blocks;

@@ -50,9 +50,6 @@ DROP TABLE mesh_legs_11;
 impl Archive {
     /// Keeps legs of a mesh, all or none; one that is kept already is replaced. `unsent` waits for
     /// [`Archive::mesh_legs_sent`]. Survives a power cut once done.
-    ///
-    /// # Errors
-    /// Failures to write.
     pub fn store_mesh_legs(&mut self, legs: &[MeshLeg], unsent: bool) -> Result<(), Error> {
         let unsent = if unsent { "1" } else { "0" };
         let sql = store_leg(&[["unsent", unsent], ["sum", &sum_of_values()]]).replace('$', "?");
@@ -66,9 +63,6 @@ impl Archive {
     }
 
     /// Legs of a mesh that wait, the newest first, so many at the most.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn unsent_mesh_legs(&self, mesh: &str, most: u32) -> Result<Vec<MeshLeg>, Error> {
         let which = "unsent = 1 AND mesh = ?1";
         let sql = select(which, "ORDER BY rowid DESC LIMIT ?2");
@@ -76,9 +70,6 @@ impl Archive {
     }
 
     /// These wait no more, unless they have been replaced meanwhile.
-    ///
-    /// # Errors
-    /// Failures to write.
     pub fn mesh_legs_sent(&mut self, legs: &[MeshLeg]) -> Result<(), Error> {
         let sql = format!(
             "UPDATE mesh_legs SET unsent = 0 WHERE run = $1 AND leg = $2 AND sum IS {}",
@@ -94,9 +85,6 @@ impl Archive {
     }
 
     /// The newest legs of a cell that began by then, the newest first. Damaged rows are left out.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn mesh_cell(
         &self,
         cell: CellName<'_>,
@@ -110,9 +98,6 @@ impl Archive {
     }
 
     /// Those of each of these cells of a test, source and destination.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn mesh_cells(
         &self,
         [mesh, test]: [&str; 2],
@@ -142,9 +127,6 @@ impl Archive {
     }
 
     /// The first legs of runs of a mesh since then that have this reason.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn mesh_pending(&self, mesh: &str, why: &str, since: Nanos) -> Result<Vec<MeshLeg>, Error> {
         self.mesh_legs(
             &select(
@@ -156,9 +138,6 @@ impl Archive {
     }
 
     /// The leg of a run, if that was one of a mesh.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn mesh_leg(&self, run: &str, leg: usize) -> Result<Option<MeshLeg>, Error> {
         Ok(self
             .mesh_legs(&select("run = ?1 AND leg = ?2", ""), params![run, leg])?
@@ -170,9 +149,6 @@ impl Archive {
     }
 
     /// Drops good light probes of these cells that began in `[from, until)`, but for the first of each hour.
-    ///
-    /// # Errors
-    /// Failures to write.
     pub fn thin_mesh_legs(
         &mut self,
         cells: &[CellName<'_>],
@@ -189,9 +165,6 @@ impl Archive {
     }
 
     /// Bytes that a host sent and received in legs of a mesh that began since then, without light probes.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn mesh_bytes(&self, mesh: &str, host: &str, since: Nanos) -> Result<Bytes, Error> {
         let sql = "SELECT sum(bytes) FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND packets IS NULL AND ?2 IN (src, dst)";
         let since = column(since.0 / 1_000_000);

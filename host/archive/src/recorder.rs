@@ -3,7 +3,7 @@
 use crate::{Archive, Error, NamedDocument};
 use model::{Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -53,10 +53,7 @@ impl Recorder {
             measured: false,
             failed: false,
         };
-        let writer = std::thread::Builder::new()
-            .name("archive".to_owned())
-            .spawn(move || writer.run(&taken))
-            .map_err(Error::Thread)?;
+        let writer = sys::spawn("archive", move || writer.run(&taken)).map_err(Error::Thread)?;
         Ok(Recorder {
             notes: Some(notes),
             writer: Some(writer),
@@ -90,10 +87,7 @@ impl Recorder {
 
     /// Why recording stopped, once: the first time that this is asked after it happened.
     pub fn trouble(&mut self) -> Option<Error> {
-        self.trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        sys::lock(&self.trouble).take()
     }
 
     /// Stores the whole run on the disk in its given state, and waits until that is done. After
@@ -206,7 +200,7 @@ impl Writer {
         }
         if let Err(error) = work(&mut self.archive, &self.id) {
             self.failed = true;
-            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *sys::lock(&self.trouble) = Some(error);
         }
     }
 }

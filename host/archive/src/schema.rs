@@ -2,11 +2,12 @@
 
 use crate::mesh_legs::{FROM_11, OF_11, from_12, mesh_legs};
 use crate::{Error, histories, samples};
+use calendar::write_ahead;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a writer waits for another process.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -311,24 +312,6 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
     // What is free now goes back to the file system where there is room and nobody else reads it; else to later runs.
     let _ = db.execute_batch("VACUUM");
     Ok(())
-}
-
-/// Switches to WAL for good. SQLite does not wait for another process that is switching at the same
-/// moment, so this does.
-fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let switched = db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
-        match switched {
-            Err(e)
-                if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
-                    && Instant::now() < until =>
-            {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            done => return done,
-        }
-    }
 }
 
 #[cfg(test)]

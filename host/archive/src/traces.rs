@@ -3,9 +3,9 @@
 use crate::{Error, is_id};
 use flate2::read::GzDecoder;
 use model::Side;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Where the traces of an archive are: `runs.db.traces` beside `runs.db`.
@@ -41,10 +41,7 @@ impl Traces {
     }
 
     fn make(&self, file: &Path) -> io::Result<File> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory)?;
+        sys::file::make_private(&self.directory)?;
         let mut open = OpenOptions::new();
         let open = open.write(true).create(true).truncate(true).mode(0o600);
         open.open(file)

@@ -27,5 +27,5 @@ pub use legs::{
     CellName, LEG_COLUMNS, OF_CELL, THIN_LEGS, leg, leg_table, leg_values, store_leg, store_legs,
     thin_legs,
 };
-pub use lite::Lite;
+pub use lite::{Lite, write_ahead};
 pub use postgres::Postgres;

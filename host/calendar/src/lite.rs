@@ -5,9 +5,8 @@ use crate::statements::{APART_IN_SQLITE, TABLES};
 use crate::{Booking, Error};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params_from_iter};
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -37,10 +36,7 @@ impl Lite {
     /// A directory or file that cannot be made or written, or that is something else.
     pub fn open(path: &Path) -> Result<Lite, Error> {
         if let Some(directory) = path.parent() {
-            let made = DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory);
+            let made = sys::file::make_private(directory);
             made.map_err(|error| Error::Directory(directory.to_owned(), error))?;
         }
         let failed = |error| Error::sqlite(path, "read the tables", &error);
@@ -214,8 +210,11 @@ impl Statements for LiteStatements<'_> {
     }
 }
 
-/// Switches to WAL for good. SQLite does not wait for another process that is switching at the same moment.
-fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
+/// Switches to WAL for good. SQLite does not wait for another process that is switching at the same moment, so this does.
+///
+/// # Errors
+/// What SQLite answers, of a file that is in use for longer than 5 s too.
+pub fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
     let until = Instant::now() + PATIENCE;
     loop {
         match db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())) {

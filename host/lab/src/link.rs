@@ -84,7 +84,7 @@ impl LinkWorker {
     fn fresh(&self) -> MutexGuard<'_, LinkAnswer> {
         let wanted = self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.shared.waker.wake();
-        let answer = self.shared.lock();
+        let answer = sys::lock(&self.shared.answer);
         self.shared
             .changed
             .wait_timeout_while(answer, PATIENCE, |answer| answer.answered < wanted)
@@ -107,12 +107,6 @@ struct LinkAnswer {
     answered: u64,
     counters: LinkCounters,
     log: VecDeque<LogEntry>,
-}
-
-impl LinkShared {
-    fn lock(&self) -> MutexGuard<'_, LinkAnswer> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A link, with what its thread needs.
@@ -315,7 +309,7 @@ impl Cable {
             if events.is_empty() {
                 continue;
             }
-            let answer = answer.get_or_insert_with(|| shared.lock());
+            let answer = answer.get_or_insert_with(|| sys::lock(&shared.answer));
             answer.log.extend(events.into_iter().map(|event| LogEntry {
                 link: self.link.name.clone(),
                 direction,
@@ -346,7 +340,7 @@ impl Cable {
                 cpu: sys::clock::thread_cpu().into(),
             },
         };
-        let mut answer = shared.lock();
+        let mut answer = sys::lock(&shared.answer);
         answer.counters = counters;
         answer.answered = asked;
         self.answered = asked;

@@ -11,9 +11,10 @@ use hdrhistogram::Histogram;
 use libc::{RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCA_STATS2};
 use model::{Latency, Nanos};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
+use sys::lock;
 use sys::netlink::{Conversation, Protocol, attribute, attributes, text, u32_at, u64_at};
 use sys::packet::{Inbox, PacketSocket, VNET_HEADER};
 use sys::poll::{PollFd, poll};
@@ -70,9 +71,7 @@ impl Netem {
         let converse =
             || Conversation::open(Protocol::Route).map_err(Error::system("open a netlink socket"));
         let (netlink, into) = (converse()?, Arc::clone(&lateness));
-        thread::Builder::new()
-            .name("netem".into())
-            .spawn(move || send_probes(&sockets, netlink, &into))
+        sys::spawn("netem", move || send_probes(&sockets, netlink, &into))
             .map_err(Error::system("start the thread that watches netem"))?;
         let netlink = converse()?;
         Ok(Netem {
@@ -109,10 +108,6 @@ impl Netem {
         };
         self.links.iter().map(account).collect()
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn send_probes(

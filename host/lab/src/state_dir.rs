@@ -5,10 +5,10 @@
 use crate::Error;
 use crate::emulator_counters::LinkBackend;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -130,9 +130,7 @@ impl StatePlace {
     /// [`Error::IsUp`] if another process has the lock.
     pub fn take(&self, name: &str) -> Result<File, Error> {
         for _ in 0..PATIENCE {
-            let mut directory = DirBuilder::new();
-            directory.recursive(true).mode(0o700);
-            let made = directory.create(&self.directory);
+            let made = sys::file::make_private(&self.directory);
             made.map_err(failed("make", &self.directory))?;
             self.check_owner()?;
             let mut lock = OpenOptions::new();
@@ -177,11 +175,10 @@ impl StatePlace {
     /// Writes a file whole or not at all.
     pub fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Error> {
         let path = self.file(name);
-        let fresh = self.file(&format!("{name}.new"));
+        let draft = self.file(&format!("{name}.new"));
         serde_json::to_vec_pretty(value)
             .map_err(io::Error::from)
-            .and_then(|text| fs::write(&fresh, text))
-            .and_then(|()| fs::rename(&fresh, &path))
+            .and_then(|text| sys::file::replace(&path, &draft, 0o600, &text))
             .map_err(failed("write", &path))
     }
 

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::namespace;
@@ -56,7 +56,7 @@ impl TrafficPace {
         let Some(rate) = self.rate else { return };
         let took = Duration::from_secs_f64(bytes as f64 * 8.0 / rate.0 as f64);
         let until = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = sys::lock(&self.next);
             let now = Instant::now();
             // Who was woken late makes up for it, but not for a time without work.
             let earliest = now.checked_sub(CHUNK_TIME.into()).unwrap_or(now);
@@ -100,7 +100,7 @@ impl TrafficReader {
             counts: Arc::clone(&counts),
         };
         let pace = Arc::new(TrafficPace::new(rate));
-        spawn("discard", move || {
+        sys::spawn("discard", move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
                     // No descriptor is left: some time later there may be.
@@ -114,7 +114,7 @@ impl TrafficReader {
                 }
                 let (counts, pace) = (Arc::clone(&counts), Arc::clone(&pace));
                 // Without a thread for it the connection is closed.
-                let _ = spawn("discard", move || discard(stream, &pace, &counts));
+                let _ = sys::spawn("discard", move || discard(stream, &pace, &counts));
             }
         })
         .map_err(system())?;
@@ -155,7 +155,7 @@ impl TrafficSender {
         for _ in 0..traffic.streams {
             let (traffic, counts) = (traffic.clone(), Arc::clone(&counts));
             let net = net.try_clone().map_err(system())?;
-            spawn("traffic", move || {
+            sys::spawn("traffic", move || {
                 if namespace::enter_net(net.as_fd()).is_ok() {
                     send(&traffic, to, &counts);
                 }
@@ -223,9 +223,4 @@ fn transfer(
         }
     }
     Ok(())
-}
-
-fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let thread = thread::Builder::new().name(name.to_owned());
-    thread.spawn(act).map(drop)
 }

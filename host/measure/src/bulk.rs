@@ -8,7 +8,6 @@ use crate::stream::Tally;
 use crate::stride::Stride;
 use crate::workload::{alone, no_such_role};
 use model::{Bulk, LegLimit};
-use std::io;
 use sys::splice::PagePipe;
 
 /// Bytes of a write that follows the path, at most; and where all processors are busy, so that the reader finds what was

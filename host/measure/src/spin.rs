@@ -3,7 +3,6 @@
 use crate::load::processors;
 use crate::prelude::*;
 use model::{WaitMode, Warning};
-use std::io;
 
 /// How long an end spins for data before it sleeps. A little more than a quick exchange in a data
 /// centre takes; sleeping and waking costs about as much, so that spinning at most doubles the price.

@@ -9,7 +9,7 @@ use libc::{
 use model::{BitRate, Device, LineErrors};
 use std::io;
 use std::net::IpAddr;
-use sys::ethtool::{Ethtool, OFFLOADS, Packets};
+use sys::ethtool::{Ethtool, OFFLOADS};
 use sys::netlink::{Conversation, Protocol, attribute, ifinfomsg, push, text, u32_at, u64_at};
 
 /// Reads the device of this index; what its driver does not report is put into `unread`.
@@ -156,8 +156,7 @@ fn read_driver(
     };
     // Most virtual devices do not interrupt.
     if let Ok(coalescing) = ethtool.coalescing() {
-        device.rx_usecs = coalescing.delay_us(Packets::Received);
-        device.tx_usecs = coalescing.delay_us(Packets::Sent);
+        [device.rx_usecs, device.tx_usecs] = coalescing.delays_us();
     }
     // The link has how many there are; only how many are in use stays unknown.
     let what = format!("queues in use of {name}");

@@ -39,34 +39,19 @@ pub struct Bounded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing(pub [u32; 22]);
 
-/// Which packets the device may wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packets {
-    /// Those that arrive.
-    Received,
-    /// Those that have left.
-    Sent,
-}
+/// Of packets that arrive and of those that have left: where the microseconds are, and whether the driver adapts them.
+const DELAYS: [(usize, usize); 2] = [(0, 9), (4, 10)];
 
 impl Coalescing {
-    /// Where its microseconds are, and whether the driver adapts them.
-    fn places(packets: Packets) -> (usize, usize) {
-        match packets {
-            Packets::Received => (0, 9),
-            Packets::Sent => (4, 10),
-        }
+    /// Microseconds for packets that arrive, and for those that have left; `None` while the driver adapts them to the load.
+    pub fn delays_us(&self) -> [Option<u32>; 2] {
+        DELAYS.map(|(delay, adaptive)| (self.0[adaptive] == 0).then_some(self.0[delay]))
     }
 
-    /// Microseconds; `None` while the driver adapts them to the load.
-    pub fn delay_us(&self, packets: Packets) -> Option<u32> {
-        let (delay, adaptive) = Coalescing::places(packets);
-        (self.0[adaptive] == 0).then_some(self.0[delay])
-    }
-
-    /// The same with these microseconds, which the driver does not adapt.
+    /// The same with these microseconds for one of both, which the driver does not adapt.
     #[must_use]
-    pub fn with_delay_us(mut self, packets: Packets, delay_us: u32) -> Coalescing {
-        let (delay, adaptive) = Coalescing::places(packets);
+    pub fn with_delay_us(mut self, which: usize, delay_us: u32) -> Coalescing {
+        let (delay, adaptive) = DELAYS[which];
         (self.0[delay], self.0[adaptive]) = (delay_us, 0);
         self
     }

@@ -5,11 +5,11 @@ use crate::socket::check;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 
 /// How a file is opened.
@@ -84,6 +84,37 @@ pub fn replace(path: &Path, draft: &Path, mode: u32, bytes: &[u8]) -> io::Result
         let _ = fs::remove_file(draft);
     }
     written
+}
+
+/// Makes a directory, and those above it, for the user alone where they are missing.
+pub fn make_private(directory: &Path) -> io::Result<()> {
+    let mut new = DirBuilder::new();
+    new.recursive(true).mode(0o700).create(directory)
+}
+
+/// A directory for the user alone that is removed with its value.
+#[derive(Debug)]
+pub struct TemporaryDirectory(PathBuf);
+
+impl TemporaryDirectory {
+    /// A new one of this name, which nobody else has.
+    pub fn create(name: &str) -> io::Result<TemporaryDirectory> {
+        let path = std::env::temp_dir().join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(TemporaryDirectory(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        // It is of no use to anybody any more.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Makes what became of the name `path` last.

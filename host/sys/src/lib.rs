@@ -26,10 +26,20 @@ pub mod splice;
 pub mod terminal;
 pub mod udp;
 
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
 /// Locks. What a thread that panicked meanwhile has left is taken unchanged: every change under these locks is complete
 /// before the next step that could panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a thread of this name.
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    Builder::new().name(name.to_owned()).spawn(act)
 }

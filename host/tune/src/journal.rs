@@ -12,12 +12,12 @@ use crate::knobs::{Image, Target};
 use crate::prelude::*;
 use model::{Knob, On};
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// Larger than any that is written: an experiment's journal is emptied whenever everything is undone.
 const MOST_BYTES: u64 = 64 << 20;
@@ -150,8 +150,7 @@ impl JournalPlace {
     /// One with this name, made if it is not there.
     pub fn named(state: &Path, name: &str) -> Result<JournalPlace, Error> {
         let place = JournalPlace(state.join(name));
-        let mut directory = DirBuilder::new();
-        let made = directory.recursive(true).mode(0o700).create(&place.0);
+        let made = sys::file::make_private(&place.0);
         made.map_err(Error::journal("make", &place.0))?;
         // A directory in /tmp could have been put there by anybody, and what a journal says is done.
         let uid = sys::process::effective_user();

@@ -192,9 +192,7 @@ fn not_kept(error: &anyhow::Error) {
 impl DayKeeper {
     fn begin(path: PathBuf, held: Option<Held>) -> Result<DayKeeper> {
         let (records, received) = sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("records".to_owned())
-            .spawn(move || keep(&path, held, &received))
+        let thread = sys::spawn("records", move || keep(&path, held, &received))
             .context("cannot start the thread that keeps records")?;
         Ok(DayKeeper { records, thread })
     }

@@ -45,14 +45,12 @@ impl WatchServer {
             latest: Arc::clone(&latest),
             any_name: !address.ip().is_loopback(),
         };
-        std::thread::Builder::new()
-            .name("web".to_owned())
-            .spawn(move || {
-                if let Err(error) = web::serve(&listener, site, stop) {
-                    out::note(&format!("linerate: {}", engine::exit::sentence(&error)));
-                }
-            })
-            .context("cannot start the thread that answers browsers")?;
+        sys::spawn("web", move || {
+            if let Err(error) = web::serve(&listener, site, stop) {
+                out::note(&format!("linerate: {}", engine::exit::sentence(&error)));
+            }
+        })
+        .context("cannot start the thread that answers browsers")?;
         out::print(&format!(
             "the connections are at http://{address}/ until Ctrl-C, metrics at /metrics\n"
         ))?;

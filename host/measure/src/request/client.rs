@@ -9,7 +9,6 @@ use crate::stream::Tally;
 use model::Request;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io;
 use sys::sched;
 
 /// Asks over these connections until the limit.

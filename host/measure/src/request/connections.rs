@@ -1,7 +1,6 @@
 //! How a thread waits for its connections.
 
 use crate::prelude::*;
-use std::io;
 use sys::poll::Epoll;
 
 /// The event that the phase of the load has changed; the others are connections.

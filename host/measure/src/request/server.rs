@@ -7,7 +7,6 @@ use crate::job::DataAcceptor;
 use crate::prelude::*;
 use crate::spin::is_pause;
 use model::Request;
-use std::io;
 use sys::poll::{PollFd, poll};
 
 /// Answers over these connections until the client closes them.

@@ -3,7 +3,6 @@
 use crate::prelude::*;
 use model::Cache;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;

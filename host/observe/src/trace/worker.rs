@@ -59,9 +59,7 @@ impl Worker {
         let (spare, spares) = sync_channel(SPARE);
         let orders = Arc::new(Orders::default());
         let own = orders.clone();
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run(&sender, spares, &own))
+        let thread = sys::spawn(name, move || run(&sender, spares, &own))
             .map_err(|error| Error::refused("start a thread", error))?;
         Ok(Worker {
             batches,

@@ -3,7 +3,7 @@
 use super::{Image, KnobDevice, KnobFailure, Part, from_image, number, refuse, to_image};
 use crate::prelude::*;
 use model::CoalescingKnob;
-use sys::ethtool::{self, Packets};
+use sys::ethtool;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct InterruptDelay {
@@ -12,10 +12,11 @@ pub(crate) struct InterruptDelay {
 }
 
 impl InterruptDelay {
-    fn packets(&self) -> Packets {
+    /// Receive is the first of the two, transmit the second.
+    fn which(&self) -> usize {
         match self.knob {
-            CoalescingKnob::Rx => Packets::Received,
-            CoalescingKnob::Tx => Packets::Sent,
+            CoalescingKnob::Rx => 0,
+            CoalescingKnob::Tx => 1,
         }
     }
 
@@ -50,11 +51,11 @@ impl Part for InterruptDelay {
 
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         let asked = number(setting)?;
-        let changed = self.now(kernel)?.with_delay_us(self.packets(), asked);
+        let changed = self.now(kernel)?.with_delay_us(self.which(), asked);
         let done = self.device.driver(kernel)?.set_coalescing(&changed);
         done.map_err(|error| self.cannot(error))?;
         // A driver may round it, or not have this one at all.
-        match self.now(kernel)?.delay_us(self.packets()) {
+        match self.now(kernel)?.delays_us()[self.which()] {
             Some(now) if now == asked => Ok(()),
             now => refuse(format!(
                 "the driver of {} makes {} of it",
@@ -65,7 +66,7 @@ impl Part for InterruptDelay {
     }
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
-        let delay = self.now(kernel)?.delay_us(self.packets());
+        let delay = self.now(kernel)?.delays_us()[self.which()];
         Ok(delay.map(|us| Value::Number(us.into())))
     }
 
@@ -101,10 +102,7 @@ mod tests {
         let other = "the driver of eth0 does not take this delay";
         assert_eq!([of(libc::EINVAL), of(libc::ERANGE)], [other; 2]);
         assert_eq!([of(libc::EPERM), of(libc::ENODEV)], ["forbidden", "gone"]);
-        assert!(matches!(
-            delay(CoalescingKnob::Rx).packets(),
-            Packets::Received
-        ));
-        assert!(matches!(delay(CoalescingKnob::Tx).packets(), Packets::Sent));
+        let which = [CoalescingKnob::Rx, CoalescingKnob::Tx].map(|knob| delay(knob).which());
+        assert_eq!(which, [0, 1]);
     }
 }
