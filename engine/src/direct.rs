@@ -1,36 +1,28 @@
 //! The agent's side of measurements that a coordinator orders: slots, runs towards other agents, and what is kept of them.
 
-use crate::clock::unix_time;
 use crate::controller::PeerLink;
-use crate::exit::sentence;
 use crate::host::{DEFAULT_PORT, Host, authority};
 use crate::leg::how_ended;
 use crate::light::{self, LightOrder};
 use crate::listener::log;
 use crate::mtu::{local, remote};
-use crate::progress::{Event, Tee, Watcher};
+use crate::prelude::*;
+use crate::progress::Tee;
 use crate::record::{RunArchiver, blank};
 use crate::slot_listener::SlotListener;
 use crate::slots::{DirectSlot, NoSlot, SlotBook, SlotOrder};
 use crate::transport::{ChannelSender, How};
-use crate::trust::{DirectMeans, NodeId, Peer, sha256};
-use anyhow::{Result, anyhow, bail};
+use crate::trust::{DirectMeans, NodeId, sha256};
 use archive::{Archive, NamedDocument};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use model::IpVersion;
 use model::mtu::{MtuFound, MtuRecord};
-use model::{Ended, IpVersion, LegLimit, Nanos, Run, Side, Spec};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use wire::control::direct::{
     Destination, DirectAnswer, DirectRequest, DirectedRun, LightPort, LightResult, MAX_DOCUMENT,
     MAX_KEPT, PlayEvent, SlotRole,
 };
-use wire::control::{AgentRole, LONGEST_OUTAGE, MAX_PIECE, ToController};
+use wire::control::{AgentRole, LONGEST_OUTAGE, MAX_PIECE};
 
 /// Between two samples of one end that are reported; the document has all.
 const REPORT_EVERY: Duration = Duration::from_millis(250);

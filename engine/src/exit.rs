@@ -1,6 +1,5 @@
 //! How the command ends: exit codes, and errors that know theirs.
 
-use std::fmt;
 use std::process::ExitCode;
 
 macro_rules! exits {
@@ -40,7 +39,8 @@ impl From<Exit> for ExitCode {
 }
 
 /// An error that knows its exit code. Put it anywhere in an anyhow chain: [`exit_of`] finds it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{sentence}")]
 pub struct Refusal {
     /// How the command ends.
     pub code: Exit,
@@ -69,14 +69,6 @@ impl Refusal {
         Refusal::new(Exit::Interrupted, sentence)
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Returns a [`Refusal::usage`] with this sentence, as `anyhow::bail!` returns an error.
 #[macro_export]

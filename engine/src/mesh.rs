@@ -12,19 +12,18 @@ pub use calendar::calendar_place;
 pub use clock::MeshClock;
 pub use run::MeshRun;
 
-use crate::exit::Refusal;
 use crate::histories::shifts_of;
+use crate::prelude::*;
 use ::calendar::Postgres;
-use anyhow::Result;
 use archive::Archive;
 use mesh::{
     HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, round_length, suspects,
 };
-use model::{CellFigure, Direction, LegOutcome, MeshLeg, Metric, Nanos};
+use model::{CellFigure, LegOutcome, MeshLeg, Metric};
 use report::pages::{GridCell, GridHost, GridOf, History, MeshGrid, Past};
 use report::words::utc;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Legs of a cell that a grid reads which shows no more.
 pub const NEWEST: u32 = 1;

@@ -1,29 +1,22 @@
 //! The agent's side of a session: grants data connections, plays its end of each leg, reports.
 
 use crate::direct::Directing;
-use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::helper::{Helper, Helpers};
 use crate::host_calendar::{HostCalendar, NoUnit, SessionUnit};
 use crate::leg::{LegEnd, LegResult, asked, job, storage};
 use crate::mtu::remote::Probing;
+use crate::prelude::*;
 use crate::signature::Statement;
 use crate::transport::{AgentChannel, ChannelEnd, ChannelEvent, ChannelSender};
-use crate::trust::{Admitted, Denied, Identity, Peer};
+use crate::trust::{Admitted, Denied, Identity};
 use crate::tuning::TuneService;
-use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::storage::Storage;
-use model::{LegLimit, Nanos, Sample, Side};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use wire::control::{AgentRole, LegOrder, MAX_PIECE, ToAgent, ToController, encode_frame};
+use std::collections::VecDeque;
+use wire::control::{AgentRole, MAX_PIECE, ToAgent, encode_frame};
 
 /// Data connections have so long to come once granted.
 const GRANT_FOR: Duration = Duration::from_secs(20);

@@ -3,18 +3,13 @@
 
 use crate::clock::wait_until;
 use crate::controller::{Directed, PeerLink};
-use crate::exit::Refusal;
 use crate::host::Host;
-use crate::progress::{Event, Tee, Watcher};
+use crate::prelude::*;
 use crate::transport::How;
 use crate::trust::{NodeId, sha256};
-use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use model::mtu::MtuRecord;
-use model::{LegLimit, Nanos, Run, Spec};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use wire::control::direct::{
     Destination, DirectAnswer, DirectRequest, DirectedRun, LightPort, MAX_DOCUMENT, MAX_SPAN,
     PlayEvent, SlotRole,
@@ -53,6 +48,8 @@ pub struct PairOrder<'a> {
     pub slot: String,
     /// What to measure.
     pub spec: Spec,
+    /// The path MTU instead, in the version of IP of the spec.
+    pub is_mtu: bool,
     /// Name and port by which the source reaches the destination.
     pub to: (String, u16),
     /// Longest outage of the path that the legs are to survive.
@@ -70,13 +67,29 @@ pub struct PairOrder<'a> {
 }
 
 impl PairOrder<'_> {
-    fn destination(&self, id: NodeId) -> Destination {
-        let (name, port) = self.to.clone();
-        Destination { name, port, id }
+    /// For a source whose destination has this key.
+    fn request(&self, id: NodeId) -> DirectRequest {
+        let (slot, (name, port)) = (self.slot.clone(), self.to.clone());
+        let to = Destination { name, port, id };
+        match self.is_mtu {
+            true => DirectRequest::Mtu {
+                slot,
+                to,
+                ip_version: self.spec.socket.ip_version,
+            },
+            false => DirectRequest::Play {
+                slot,
+                spec: Box::new(self.spec.clone()),
+                to,
+                outage: self.outage,
+                title: self.title.clone(),
+            },
+        }
     }
 }
 
 /// What came of a slot, as its source keeps it.
+#[derive(Debug)]
 pub enum SlotResult {
     /// Of a measurement.
     Run(Box<Run>),
@@ -84,19 +97,24 @@ pub enum SlotResult {
     Mtu(Box<MtuRecord>),
 }
 
+impl SlotResult {
+    /// The run, where one was ordered.
+    pub fn run(self) -> Option<Run> {
+        match self {
+            SlotResult::Run(run) => Some(*run),
+            SlotResult::Mtu(_) => None,
+        }
+    }
+}
+
 /// A host that is busy for longer than it is waited for.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
 pub struct HostBusy {
     /// A sentence that names it.
     pub why: String,
     /// When it should be free.
     pub free_in: Nanos,
-}
-
-impl std::fmt::Display for HostBusy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.why)
-    }
 }
 
 /// How long a slot for this is.
@@ -162,59 +180,17 @@ pub fn id(agent: &PeerLink) -> Result<NodeId> {
 }
 
 impl Pair<'_> {
-    /// Holds both hosts from now on, waiting for busy ones, measures, and returns the run as the source kept it. The
-    /// hosts are released in the end, whatever comes of it.
+    /// Holds both hosts from now on, waiting for busy ones, measures, and returns what the source kept. The hosts are
+    /// released in the end, whatever comes of it.
     ///
     /// # Errors
-    /// Why nothing was measured; or, once the source has begun, why its run is not known here.
+    /// Why nothing was measured; or, once the source has begun, why its result is not known here.
     pub fn measure(
         &mut self,
         order: &PairOrder<'_>,
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
-    ) -> Result<Run> {
-        let result = self.in_slot(order, watcher, stop, |pair, id, watcher| {
-            let request = DirectRequest::Play {
-                slot: order.slot.clone(),
-                spec: Box::new(order.spec.clone()),
-                to: order.destination(id),
-                outage: order.outage,
-                title: order.title.clone(),
-            };
-            pair.play(order, request, watcher, stop)
-        });
-        match result? {
-            SlotResult::Run(run) => Ok(*run),
-            SlotResult::Mtu(_) => bail!(out_of_turn(self.source)),
-        }
-    }
-
-    /// The same for the path MTU between both.
-    ///
-    /// # Errors
-    /// Why it was not found; or, once the source has begun, why it is not known here.
-    pub fn mtu(&mut self, order: &PairOrder<'_>, stop: &AtomicBool) -> Result<MtuRecord> {
-        let result = self.in_slot(order, &mut Tee(Vec::new()), stop, |pair, id, watcher| {
-            let request = DirectRequest::Mtu {
-                slot: order.slot.clone(),
-                to: order.destination(id),
-                ip_version: order.spec.socket.ip_version,
-            };
-            pair.play(order, request, watcher, stop)
-        });
-        match result? {
-            SlotResult::Mtu(record) => Ok(*record),
-            SlotResult::Run(_) => bail!(out_of_turn(self.source)),
-        }
-    }
-
-    fn in_slot<T>(
-        &mut self,
-        order: &PairOrder<'_>,
-        watcher: &mut dyn Watcher,
-        stop: &AtomicBool,
-        measure: impl FnOnce(&mut Self, NodeId, &mut dyn Watcher) -> Result<T>,
-    ) -> Result<T> {
+    ) -> Result<SlotResult> {
         let span = span(&order.spec)?;
         let (source, destination) = (id(self.source)?, id(self.destination)?);
         if source == destination {
@@ -227,7 +203,7 @@ impl Pair<'_> {
         let measured = self
             .hold(order, span, [source, destination], watcher, stop)
             .and_then(|()| (order.confirmed)())
-            .and_then(|()| measure(self, destination, watcher));
+            .and_then(|()| self.play(order, order.request(destination), watcher, stop));
         // A run goes on at a source that is lost, and needs its destination.
         if !self.source.is_lost() {
             for agent in [&mut *self.source, &mut *self.destination] {
@@ -359,7 +335,11 @@ impl Pair<'_> {
         if run != *slot {
             bail!(out_of_turn(self.source));
         }
-        fetch(self.source, &run, &digest)
+        let result = fetch(self.source, &run, &digest)?;
+        if matches!(result, SlotResult::Mtu(_)) != order.is_mtu {
+            bail!(out_of_turn(self.source));
+        }
+        Ok(result)
     }
 }
 
@@ -685,6 +665,7 @@ mod tests {
         PairOrder {
             slot: SLOT.to_owned(),
             spec: Spec::default(),
+            is_mtu: false,
             to: ("db2".to_owned(), 5210),
             outage: Nanos(0),
             title: None,
@@ -717,7 +698,8 @@ mod tests {
             source,
             destination,
         };
-        (pair.measure(order, &mut said, stop), said.0)
+        let result = pair.measure(order, &mut said, stop);
+        (result.map(|result| result.run().unwrap()), said.0)
     }
 
     const PLAYED: [&str; 8] = [

@@ -12,7 +12,6 @@ use engine::clock::unix_time;
 use engine::mesh::next_round;
 use report::mesh::{CheckedHost, CheckedLink, CheckedTest, MeshChecked};
 use report::words::{counted, grouped, table};
-use std::path::{Path, PathBuf};
 
 /// Measure between many hosts by a plan, never two tests on one host or link at once
 #[derive(Args)]

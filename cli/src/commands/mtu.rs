@@ -2,13 +2,10 @@
 
 use crate::document;
 use crate::global::{Reaching, Version};
-use crate::json_input::Document;
 use crate::prelude::*;
 use engine::controller::PeerLink;
-use engine::host::Host;
 use engine::lab;
 use engine::mtu::{self, local, web};
-use engine::peer::PeerOperation;
 use engine::transport::How;
 use model::mtu::MtuFound;
 

@@ -3,26 +3,19 @@
 use super::claims::{bounded, disputed, sampled, within};
 use super::local_end::{Dial, local_end};
 use super::{Happened, Incoming, PeerLink, congestion, leg_order};
-use crate::exit::Refusal;
 use crate::host_calendar::{BUSY_FOR, LegHold};
 use crate::leg::{LegResult, asked, failed_with, merge};
 use crate::outages;
-use crate::progress::{Event as Progress, Watcher};
+use crate::prelude::*;
+use crate::progress::Event as Progress;
 use crate::signature::{self, Statement};
 use crate::traces;
-use crate::trust::{Admitted, Denied, Peer};
-use anyhow::{Context, Result, anyhow, bail};
+use crate::trust::{Admitted, Denied};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::storage::Reach;
-use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Run, Side, SocketSettings, Spec,
-    Warning,
-};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-use wire::control::{LegOrder, MAX_OPEN_FETCHES, ToAgent, ToController, Token};
+use model::Directions;
+use wire::control::{MAX_OPEN_FETCHES, ToAgent};
 
 /// The remote host's trace has come by then, or is done without.
 const FETCH_WITHIN: Duration = Duration::from_secs(120);

@@ -2,19 +2,13 @@
 
 use super::{Happened, Incoming};
 use crate::datagrams;
-use crate::exit::Refusal;
 use crate::leg::{LegEnd, LegResult, can_connect, job, sampled_ones, storage};
+use crate::prelude::*;
 use crate::trust::Admitted;
-use anyhow::{Context, Result, anyhow, bail};
 use measure::Reconnect;
 use measure::storage::Reach;
-use model::{Placement, Sample, Side, SocketSettings};
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
-use wire::control::{LegOrder, Preamble, Token};
+use model::Placement;
+use wire::control::Preamble;
 
 /// A data connection stands by then, or never will.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);

@@ -1,13 +1,11 @@
 //! Programs that are executed when a cell gets worse.
 
+use crate::prelude::*;
 use mesh::MeshAlert;
 use model::MeshLeg;
-use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::time::{Duration, Instant};
 
 /// A program is ended after this.
 const WITHIN: Duration = Duration::from_secs(10);

@@ -1,21 +1,14 @@
 //! The calendar of a mesh: its hosts and links are booked in it before the agents hold them, so that meshes that share
 //! some never measure on them at the same time, no matter who coordinates them.
 
-use crate::exit::{Refusal, sentence};
 use crate::host_calendar::{HostCalendar, milliseconds, moment, now};
-use anyhow::{Context, Result, bail};
+use crate::prelude::*;
 use archive::{Archive, CellName};
 use calendar::{
     Booking, Calendar, Lite, Milliseconds, Postgres, SlotRequest, store_legs, thin_legs,
 };
 use mesh::{HostPair, Mesh, MeshTest};
-use model::Nanos;
 use report::words::{counted, utc};
-use std::collections::BTreeMap;
-use std::fmt;
-use std::path::PathBuf;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 /// A booking ends by itself after this, unless it is renewed.
 const TTL: Milliseconds = 30_000;
@@ -68,32 +61,18 @@ pub(super) struct MeshCalendar<'a> {
 }
 
 /// Why a pair has no slot: something else is booked on its hosts or links.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
 pub(super) struct PairBooked {
     pub(super) why: String,
     /// When it is free; `None`: not in this period.
     pub(super) free: Option<Nanos>,
 }
 
-impl fmt::Display for PairBooked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for PairBooked {}
-
 /// Why the calendar cannot be used: in the log once, not for each leg.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct NoCalendar(pub(super) String);
-
-impl fmt::Display for NoCalendar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NoCalendar {}
 
 /// Where the hosts and links of a mesh are booked.
 ///

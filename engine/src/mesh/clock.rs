@@ -1,9 +1,6 @@
 //! The clock of a coordinator. Rounds begin at moments of the wall clock, which somebody may set: the monotonic clock shows it.
 
-use crate::clock::unix_time;
-use model::Nanos;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use crate::prelude::*;
 
 /// A wall clock that moved by more than this against the monotonic clock was set.
 const STEP: i128 = 1_000_000_000;

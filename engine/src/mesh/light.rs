@@ -6,16 +6,12 @@
 use super::calendar::MeshCalendar;
 use super::run::{LATE, LOOK, MeshRun};
 use crate::controller::PeerLink;
-use crate::exit::sentence;
+use crate::prelude::*;
 use crate::third_party;
-use anyhow::{Result, bail};
 use archive::{Archive, CellName};
 use mesh::{HostPair, LightRound, LightTest, MeshTest, light_rounds, light_span};
-use model::{LegOutcome, MeshLeg, Nanos};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use model::{LegOutcome, MeshLeg};
+use std::collections::BTreeSet;
 use wire::control::direct::{DirectAnswer, DirectRequest, LightPeer, LightPort, LightResult};
 
 /// A host that is not held by then is away for this cycle.

@@ -9,23 +9,20 @@ use super::calendar::{MeshCalendar, NoCalendar, PairBooked};
 use super::clock::MeshClock;
 use super::legs::{legs_of_mtu, legs_of_run, without_run};
 use super::{OF_LEVEL, measured, next_round};
-use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::exit::{Exit, exit_of};
 use crate::histories::shifts_of;
+use crate::prelude::*;
 use crate::progress::Tee;
 use crate::third_party::{self, HostBusy, Pair, PairOrder, SlotResult};
 use crate::transport::How;
-use anyhow::{Context, Result, bail};
 use archive::Archive;
 use mesh::{
     GoodThreshold, HostPair, Mesh, MeshTest, PlannedRound, first_loud, judge, light_bytes_a_day,
     period, planned, round_length, too_small,
 };
-use model::{Bytes, CellFigure, Ended, LegOutcome, MeshLeg, Nanos};
+use model::{CellFigure, LegOutcome, MeshLeg};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
 
 /// How soon the wish to stop and the clock are noticed.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -90,14 +87,9 @@ struct PutOff {
 }
 
 /// The connection to the source ended before the result was known.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the connection to the source was lost, its run is fetched later")]
 struct LostSource;
-
-impl std::fmt::Display for LostSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the connection to the source was lost, its run is fetched later")
-    }
-}
 
 impl MeshRun<'_> {
     /// Measures round after round until the user stops it.
@@ -422,6 +414,7 @@ impl MeshRun<'_> {
         let order = PairOrder {
             slot: slot.to_owned(),
             spec: test.spec.clone(),
+            is_mtu: test.figure == CellFigure::Mtu,
             to: (destination.data.clone().unwrap_or(name), port),
             outage: Nanos(0),
             title: Some(format!(
@@ -437,14 +430,7 @@ impl MeshRun<'_> {
             source: &mut from,
             destination: &mut towards,
         };
-        let result = match test.figure == CellFigure::Mtu {
-            true => pair
-                .mtu(&order, over)
-                .map(|record| SlotResult::Mtu(Box::new(record))),
-            false => pair
-                .measure(&order, &mut Tee(Vec::new()), over)
-                .map(|run| SlotResult::Run(Box::new(run))),
-        };
+        let result = pair.measure(&order, &mut Tee(Vec::new()), over);
         // It goes on there, and is fetched later.
         match from.is_lost() {
             true => result.context(LostSource),

@@ -4,21 +4,14 @@ use super::exchange::{LARGEST, MtuExchange};
 use super::tcp_transfer::{self, HandshakeMss};
 use super::{announced_mss, tcp_header};
 use crate::controller::PeerLink;
-use crate::exit::Refusal;
+use crate::prelude::*;
 use crate::trust::Admitted;
-use anyhow::{Context, Error, Result, anyhow};
-use model::BitRate;
+use anyhow::Error;
 use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTruth, Way};
 use pmtud::{DirectionFacts, judge};
 use probe::{DatagramProbe, unspecified};
-use std::io::Write;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
-use wire::control::{Preamble, ProbeAnswer, ProbeRequest, Token};
+use std::net::Shutdown;
+use wire::control::{Preamble, ProbeAnswer, ProbeRequest};
 
 /// For an answer of the agent that it only has to look up.
 const ANSWER: Duration = Duration::from_secs(10);

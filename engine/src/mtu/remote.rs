@@ -5,25 +5,15 @@ use super::exchange::{LARGEST, MtuExchange};
 use super::tcp_transfer::{self, AGENT_SENDS, CONTROLLER_SENDS, HandshakeMss};
 use crate::address_challenge::AddressChallenge;
 use crate::controller::leg_order;
-use crate::exit::sentence;
+use crate::prelude::*;
 use crate::transport::ChannelSender;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
-use crate::trust::{Admitted, Denied, Peer};
+use crate::trust::{Admitted, Denied};
 use crate::tuning;
-use anyhow::{Context, Result};
 use model::mtu::{PathEnd, TcpTruth};
-use model::{BitRate, Bytes, Direction, LegLimit, Spec};
 use probe::{DatagramProbe, unspecified};
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use wire::control::{
-    AgentRole, PREAMBLE_LEN, Preamble, ProbeAnswer, ProbeRequest, ToController, Token,
-};
+use std::net::TcpListener;
+use wire::control::{AgentRole, PREAMBLE_LEN, Preamble, ProbeAnswer, ProbeRequest};
 
 /// A port is open for so long at most.
 const OPEN_FOR: Duration = Duration::from_secs(60);

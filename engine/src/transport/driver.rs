@@ -1,7 +1,6 @@
 //! Moves bytes between a stream and a protocol machine, and passes the time to it.
 
 use crate::prelude::*;
-use std::fmt;
 use std::io;
 use std::net::Shutdown;
 use sys::poll::{PollFd, Waker, poll};
@@ -58,24 +57,17 @@ impl ByteStream for TcpStream {
 }
 
 /// Why no more bytes move.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The peer closed its side.
+    #[error("{}", io::Error::from(ErrorKind::UnexpectedEof))]
     End,
     /// The stream failed.
+    #[error("{0}")]
     Error(io::Error),
     /// The peer reads nothing for [`Machine::longest_stall`].
+    #[error("it does not read what it is sent")]
     Stalled,
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Broken::End => io::Error::from(ErrorKind::UnexpectedEof).fmt(f),
-            Broken::Error(error) => error.fmt(f),
-            Broken::Stalled => f.write_str("it does not read what it is sent"),
-        }
-    }
 }
 
 /// A machine and its stream.

@@ -5,17 +5,12 @@ use super::identity::Identity;
 use super::quota::{self, Account, LegQuota};
 use super::store::KeyLimits;
 use crate::leg::{direction, most_connections, role};
+use crate::prelude::*;
 use crate::slots::{DirectSlot, SlotBook};
 use measure::storage::Reach;
-use model::{BitRate, Bytes, LegLimit, Nanos, NodeId, Side, Warning};
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use wire::control::LegOrder;
+use std::sync::atomic::AtomicU64;
 
 /// Shortest and longest time between samples.
 const MIN_INTERVAL: Nanos = Nanos::from_millis(10);

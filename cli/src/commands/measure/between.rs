@@ -1,16 +1,12 @@
 //! A measurement between two other hosts.
 
 use super::Measure;
-use crate::live::View;
 use crate::prelude::*;
-use archive::Archive;
 use engine::histories;
-use engine::host::Host;
 use engine::host_calendar::BUSY_FOR;
 use engine::third_party::{self, Pair, PairOrder};
-use model::{Ended, Spec, Warning};
+use model::Warning;
 use report::live::Live;
-use std::sync::atomic::AtomicBool;
 
 impl Measure {
     /// Has the agent at HOST measure towards the one at `to`; this host only orders it and keeps the run as well.
@@ -55,6 +51,7 @@ impl Measure {
         let order = PairOrder {
             slot: archive::new_id(),
             spec,
+            is_mtu: false,
             to,
             outage: self.outage,
             title: self.output.title.clone(),
@@ -67,7 +64,8 @@ impl Measure {
             source: &mut from,
             destination: &mut towards,
         };
-        pair.measure(&order, &mut view, stop)
+        let result = pair.measure(&order, &mut view, stop)?;
+        Ok(result.run().expect("no MTU was ordered"))
     }
 
     /// What makes no sense between two other hosts.

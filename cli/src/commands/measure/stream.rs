@@ -1,8 +1,8 @@
 //! A run as it happens, in lines of JSON. A reader that is gone does not stop the measurement: the archive keeps it.
 
 use crate::prelude::*;
-use engine::progress::{Event, Watcher};
-use model::{Direction, Rows, Run, Sample, Side, Spec};
+use engine::progress::Watcher;
+use model::{Rows, Sample};
 use report::json;
 use std::collections::BTreeMap;
 

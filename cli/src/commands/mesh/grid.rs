@@ -8,7 +8,6 @@ use engine::clock::unix_time;
 use engine::mesh::{GridPart, IN_A_ROW, MeshLegs, NEWEST};
 use report::mesh::{MeshCells, MeshSuspect, MeshSuspects, SuspectElement};
 use report::words::{counted, wrap};
-use std::path::PathBuf;
 
 /// Show who measured what to whom
 #[derive(Args)]

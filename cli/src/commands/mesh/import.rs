@@ -4,7 +4,6 @@ use crate::files::{confined, name, read_whole};
 use crate::prelude::*;
 use ::mesh::{PsconfigImport, import_psconfig};
 use report::words::{counted, escape_sentence};
-use std::path::PathBuf;
 
 /// Make a mesh file from a template of pSConfig (perfSONAR), and name what it leaves out
 #[derive(Args)]

@@ -4,11 +4,8 @@ use super::read;
 use crate::lookup::refused;
 use crate::prelude::*;
 use ::mesh::check;
-use engine::host::Host;
 use engine::mesh::{AlertQueue, MeshClock, MeshRun};
 use report::words::escape_sentence;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 /// Have the hosts measure each other by the plan, until Ctrl-C
 #[derive(Args)]

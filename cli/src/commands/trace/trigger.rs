@@ -3,7 +3,7 @@
 use crate::event_ring::{EventRing, event};
 use crate::prelude::*;
 use model::segment::{ca_state, tcp_flag};
-use model::{Nanos, Segment, TraceRecord, TraceSample, What};
+use model::{Segment, TraceSample, What};
 use observe::trace::EncodedEvent;
 use report::words::grouped;
 use std::collections::{HashMap, HashSet};
