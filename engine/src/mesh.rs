@@ -16,9 +16,7 @@ use crate::histories::shifts_of;
 use crate::prelude::*;
 use ::calendar::Postgres;
 use archive::Archive;
-use mesh::{
-    HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, round_length, suspects,
-};
+use mesh::{HostPair, JudgedLeg, Mesh, MeshSuspects, MeshTest, elements, fewest_low, round_length};
 use model::{CellFigure, LegOutcome, MeshLeg, Metric};
 use report::pages::{GridCell, GridHost, GridOf, History, MeshGrid, Past};
 use report::words::utc;
@@ -342,7 +340,7 @@ fn measured(test: &MeshTest, legs: &[MeshLeg]) -> Vec<Past> {
     past.collect()
 }
 
-/// Who is suspected by the newest legs of a test, none of them older than two cycles; how many of these are good and low.
+/// Who is suspected by the newest legs of a test, none of them older than two cycles.
 ///
 /// # Errors
 /// Failures to read.
@@ -351,7 +349,7 @@ pub fn suspected(
     mesh: &Mesh,
     test: &MeshTest,
     now: Nanos,
-) -> Result<(Vec<Suspect>, [usize; 2])> {
+) -> Result<MeshSuspects> {
     let old = Nanos(test.every.0.saturating_mul(2));
     let mut legs = Vec::new();
     let mut sent: BTreeMap<usize, usize> = BTreeMap::new();
@@ -370,9 +368,8 @@ pub fn suspected(
             }
         }
     }
-    let good = legs.iter().filter(|leg| leg.good).count();
     let fewest = fewest_low(sent.values().copied().max().unwrap_or(0));
-    Ok((suspects(&legs, fewest), [good, legs.len() - good]))
+    Ok(MeshSuspects::of(&mesh.name, &test.name, &legs, fewest))
 }
 
 #[cfg(test)]

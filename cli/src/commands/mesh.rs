@@ -6,11 +6,10 @@ mod run;
 
 use crate::files::{name, read_whole};
 use crate::prelude::*;
-use ::mesh::{HostLoad, Mesh, MeshCheck, check, parse_mesh, prometheus_rules, span};
+use ::mesh::{Mesh, MeshChecked, check, parse_mesh, prometheus_rules, span};
 use clap::Subcommand;
 use engine::clock::unix_time;
 use engine::mesh::next_round;
-use report::mesh::{CheckedHost, CheckedLink, CheckedTest, MeshChecked};
 use report::words::{counted, grouped, table};
 
 /// Measure between many hosts by a plan, never two tests on one host or link at once
@@ -76,10 +75,10 @@ impl MeshArgs {
 impl MeshCheckArgs {
     fn run(&self) -> Result<Exit> {
         let mesh = read(&self.file)?;
-        let checked = check(&mesh);
+        let checked = check(&mesh, unix_time());
         out::print(&match (self.rules, self.json) {
             (true, _) => prometheus_rules(&mesh),
-            (_, true) => report::json::pretty(&document(&mesh, &checked)),
+            (_, true) => report::json::pretty(&checked),
             _ => text(&mesh, &checked),
         })?;
         match checked.faults.is_empty() {
@@ -100,48 +99,7 @@ pub(in crate::commands) fn read(file: &Path) -> Result<Mesh> {
     Ok(parse_mesh(&text, &name(file)).map_err(|error| Refusal::usage(error.to_string()))?)
 }
 
-fn document(mesh: &Mesh, checked: &MeshCheck) -> MeshChecked {
-    let tests = mesh.tests.iter().zip(&checked.tests);
-    let hosts = mesh.hosts.iter().zip(&checked.hosts);
-    let links = mesh.links.iter().zip(&checked.links);
-    MeshChecked {
-        tests: tests
-            .map(|(test, load)| CheckedTest {
-                name: test.name.clone(),
-                pairs: load.cells as u64,
-                rounds: load.rounds as u64,
-                round: load.length,
-                all_rounds: load.takes,
-                every: test.every,
-                leg_bytes: load.bytes,
-                at_least: load.at_least && load.bytes.is_some(),
-            })
-            .collect(),
-        hosts: hosts
-            .map(|(host, load)| CheckedHost {
-                name: host.name.clone(),
-                legs_a_day: load.legs,
-                bytes_a_day: load.bytes,
-                more: load.more,
-                limit: host.bytes_a_day,
-            })
-            .collect(),
-        links: links
-            .map(|(link, load)| CheckedLink {
-                name: link.name.clone(),
-                units: link.units,
-                legs_a_day: load.legs,
-                bytes_a_day: load.bytes,
-                more: load.more,
-            })
-            .collect(),
-        faults: checked.faults.clone(),
-        next_round: ::mesh::next_round(mesh, unix_time()).map(|(_, starts)| starts),
-        ..MeshChecked::of(&mesh.name, checked.period, checked.takes)
-    }
-}
-
-fn text(mesh: &Mesh, checked: &MeshCheck) -> String {
+fn text(mesh: &Mesh, checked: &MeshChecked) -> String {
     let many = |n: usize, of| counted(n as u64, of);
     let mut text = format!(
         "mesh {}: {}, {}, {}\n\n",
@@ -150,17 +108,17 @@ fn text(mesh: &Mesh, checked: &MeshCheck) -> String {
         many(mesh.links.len(), "link"),
         many(mesh.tests.len(), "test")
     );
-    let rows = mesh.tests.iter().zip(&checked.tests).map(|(test, load)| {
+    let rows = checked.tests.iter().map(|test| {
         vec![
             test.name.clone(),
-            grouped(load.cells as u64),
-            grouped(load.rounds as u64),
-            span(load.length),
-            span(load.takes),
+            grouped(test.pairs),
+            grouped(test.rounds),
+            span(test.round),
+            span(test.all_rounds),
             span(test.every),
-            match load.bytes {
+            match test.leg_bytes {
                 None => "not known".to_owned(),
-                Some(bytes) if load.at_least => format!("at least {bytes}"),
+                Some(bytes) if test.at_least => format!("at least {bytes}"),
                 Some(bytes) => bytes.to_string(),
             },
         ]
@@ -177,25 +135,27 @@ fn text(mesh: &Mesh, checked: &MeshCheck) -> String {
         ],
         rows,
     );
-    let load = |name: &String, load: &HostLoad, limit: String| {
-        let bytes = match (load.bytes.0, load.more) {
+    let load = |name: &String, legs, (bytes, more): (Bytes, bool), limit: String| {
+        let bytes = match (bytes.0, more) {
             (0, true) => "not known".to_owned(),
-            (_, true) => format!("{} and more", load.bytes),
-            (_, false) => load.bytes.to_string(),
+            (_, true) => format!("{bytes} and more"),
+            (_, false) => bytes.to_string(),
         };
-        vec![name.clone(), grouped(load.legs), bytes, limit]
+        vec![name.clone(), grouped(legs), bytes, limit]
     };
-    let hosts = mesh.hosts.iter().zip(&checked.hosts).map(|(host, of)| {
-        let limit = host
-            .bytes_a_day
+    let hosts = checked.hosts.iter().map(|of| {
+        let limit = of
+            .limit
             .map_or("none".to_owned(), |bytes| bytes.to_string());
-        load(&host.name, of, limit)
+        load(&of.name, of.legs_a_day, (of.bytes_a_day, of.more), limit)
     });
     text.push('\n');
     text += &table(&["HOST", "LEGS A DAY", "BYTES A DAY", "LIMIT"], hosts);
-    if !mesh.links.is_empty() {
-        let links = mesh.links.iter().zip(&checked.links);
-        let links = links.map(|(link, of)| load(&link.name, of, format!("{} at once", link.units)));
+    if !checked.links.is_empty() {
+        let links = checked.links.iter().map(|of| {
+            let units = format!("{} at once", of.units);
+            load(&of.name, of.legs_a_day, (of.bytes_a_day, of.more), units)
+        });
         text.push('\n');
         text += &table(&["LINK", "LEGS A DAY", "BYTES A DAY", "TESTS"], links);
     }

@@ -1,95 +1,137 @@
 //! What a plan takes: time, and bytes of hosts and links.
 
 use crate::light::lasts;
-use crate::plan::{first_loud, period, planned, round_length};
+use crate::plan::{first_loud, next_round, period, planned, round_length};
 use crate::{GoodThreshold, HostPair, Mesh, MeshTest, light_rounds, rounds};
 use model::{BitRate, Bytes, Nanos, Workload};
+use serde::Serialize;
+
+/// Version of the form of [`MeshChecked`].
+const SCHEMA: u32 = 1;
 
 const DAY: Nanos = Nanos::from_secs(86_400);
 
-/// What a mesh takes, and what is wrong with it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeshCheck {
-    /// Each test, in the order of the file.
-    pub tests: Vec<TestLoad>,
-    /// Each host.
-    pub hosts: Vec<HostLoad>,
-    /// Each link.
-    pub links: Vec<LinkLoad>,
-    /// Duration of a period, in which the rounds follow each other.
+/// What a plan takes, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MeshChecked {
+    /// Version of this form, now 1.
+    pub schema: u32,
+    /// Name of the mesh.
+    pub mesh: String,
+    /// The shortest cycle, in which the rounds of all tests but light probes follow each other.
+    #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// What the rounds of a period take at the most.
+    /// What the rounds of a period take at most.
+    #[serde(rename = "takes_ns")]
     pub takes: Nanos,
-    /// Why it cannot run, a sentence each.
+    /// When the next round begins, since 1970-01-01 UTC; null: for a week the quiet spans leave no time for one.
+    #[serde(rename = "next_round_unix_ns")]
+    pub next_round: Option<Nanos>,
+    /// Each test, in the order of the file.
+    pub tests: Vec<CheckedTest>,
+    /// Each host.
+    pub hosts: Vec<CheckedHost>,
+    /// Each link.
+    pub links: Vec<CheckedLink>,
+    /// Why the plan cannot run, a sentence each; none: it fits.
     pub faults: Vec<String>,
 }
 
-/// A cycle of a test.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TestLoad {
-    /// Ordered pairs that are measured once all were.
-    pub cells: usize,
+/// A test of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckedTest {
+    /// Name.
+    pub name: String,
+    /// Ordered pairs of hosts, all measured in a cycle.
+    pub pairs: u64,
     /// Rounds of a cycle.
-    pub rounds: usize,
+    pub rounds: u64,
     /// Duration of a round.
-    pub length: Nanos,
+    #[serde(rename = "round_ns")]
+    pub round: Nanos,
     /// Duration of all rounds.
-    pub takes: Nanos,
-    /// Bytes of a leg, from its rate or, at the least, from what is good or light probes send; `None`: not known.
-    pub bytes: Option<Bytes>,
-    /// More may pass.
+    #[serde(rename = "rounds_ns")]
+    pub all_rounds: Nanos,
+    /// Duration of a cycle.
+    #[serde(rename = "every_ns")]
+    pub every: Nanos,
+    /// Payload of a leg, where it is known; of light probes their packets and the answers.
+    pub leg_bytes: Option<Bytes>,
+    /// More may pass: it is that of a leg which is just good, or of light probes on a usual path.
     pub at_least: bool,
 }
 
 /// What the tests of a day move through a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostLoad {
-    /// Legs a day.
-    pub legs: u64,
-    /// Sent and received, of the tests whose bytes are known.
-    pub bytes: Bytes,
-    /// Some test's bytes are not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckedHost {
+    /// Name.
+    pub name: String,
+    /// Legs that it sends or receives.
+    pub legs_a_day: u64,
+    /// Their payload, of the tests for which that is known.
+    pub bytes_a_day: Bytes,
+    /// There are tests for which it is not known.
+    pub more: bool,
+    /// `bytes_a_day` of the mesh file, if it is there.
+    pub limit: Option<Bytes>,
+}
+
+/// What the tests of a day move over a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckedLink {
+    /// Name.
+    pub name: String,
+    /// Tests that it carries at the same time.
+    pub units: u32,
+    /// Legs that pass it.
+    pub legs_a_day: u64,
+    /// Their payload, of the tests for which that is known.
+    pub bytes_a_day: Bytes,
+    /// There are tests for which it is not known.
     pub more: bool,
 }
 
-/// The same of a link.
-pub type LinkLoad = HostLoad;
+/// What the tests of a day move through a host or a link.
+#[derive(Clone, Copy, Default)]
+struct DayLoad {
+    legs: u64,
+    bytes: Bytes,
+    more: bool,
+}
 
-/// What a mesh takes, by the first cycle of each test.
-pub fn check(mesh: &Mesh) -> MeshCheck {
+/// What a mesh takes, by the first cycle of each test, and when the next round from `now` on begins.
+pub fn check(mesh: &Mesh, now: Nanos) -> MeshChecked {
     let period = period(mesh);
-    let none = HostLoad {
-        legs: 0,
-        bytes: Bytes(0),
-        more: false,
-    };
-    let mut hosts = vec![none.clone(); mesh.hosts.len()];
-    let mut links = vec![none; mesh.links.len()];
+    let mut hosts = vec![DayLoad::default(); mesh.hosts.len()];
+    let mut links = vec![DayLoad::default(); mesh.links.len()];
     let mut tests = Vec::new();
     let mut takes = Nanos(0);
     let mut fullest: Option<(u64, String)> = None;
     let mut faults = Vec::new();
     for test in &mesh.tests {
-        let mut load = TestLoad {
-            cells: test.cells().len(),
+        let leg_bytes = test.bytes_of_leg();
+        let is_unpaced = matches!(test.spec.workload, Workload::Bulk(_) | Workload::Copy(_))
+            && test.spec.socket.pacing.is_none();
+        let mut load = CheckedTest {
+            name: test.name.clone(),
+            pairs: test.cells().len() as u64,
             rounds: 0,
-            length: Nanos(0),
-            takes: Nanos(0),
-            bytes: test.bytes_of_leg(),
-            at_least: test.light.is_some()
-                || matches!(test.spec.workload, Workload::Bulk(_) | Workload::Copy(_))
-                    && test.spec.socket.pacing.is_none(),
+            round: Nanos(0),
+            all_rounds: Nanos(0),
+            every: test.every,
+            leg_bytes,
+            at_least: (test.light.is_some() || is_unpaced) && leg_bytes.is_some(),
         };
         let (all, legs) = match &test.light {
             Some(light) => {
                 let rounds = light_rounds(test);
-                load.rounds = rounds.len();
-                (load.length, load.takes) = lasts(light, &rounds);
-                if load.takes > test.every {
+                load.rounds = rounds.len() as u64;
+                (load.round, load.all_rounds) = lasts(light, &rounds);
+                if load.all_rounds > test.every {
                     faults.push(format!(
                         "the light probes '{}' take {}, and their 'every' is {}: lengthen 'every', send fewer 'packets', or leave hosts out",
                         test.name,
-                        span(load.takes),
+                        span(load.all_rounds),
                         span(test.every)
                     ));
                 }
@@ -97,11 +139,11 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
             }
             None => {
                 let all = rounds(mesh, test, 0);
-                load.rounds = all.len();
-                load.length = round_length(test);
-                load.takes = Nanos(load.length.0 * all.len() as u64);
+                load.rounds = all.len() as u64;
+                load.round = round_length(test);
+                load.all_rounds = Nanos(load.round.0 * load.rounds);
                 let periods = (test.every.0 / period.0).max(1);
-                takes += Nanos(load.length.0 * (all.len() as u64).div_ceil(periods));
+                takes += Nanos(load.round.0 * load.rounds.div_ceil(periods));
                 (all, test.spec.directions.legs().len() as u64)
             }
         };
@@ -111,13 +153,8 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
                 // In a day, rounded up: a cycle is not cut short.
                 let of_day = (tests * legs * DAY.0).div_ceil(test.every.0);
                 load.legs += of_day;
-                load.more |= test.bytes_of_leg().is_none() && *tests > 0;
-                load.bytes += Bytes(
-                    test.bytes_of_leg()
-                        .unwrap_or_default()
-                        .0
-                        .saturating_mul(of_day),
-                );
+                load.more |= leg_bytes.is_none() && *tests > 0;
+                load.bytes += Bytes(leg_bytes.unwrap_or_default().0.saturating_mul(of_day));
             }
         }
         if test.light.is_some() {
@@ -177,23 +214,43 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
             }
         }
     }
-    for (host, load) in mesh.hosts.iter().zip(&hosts) {
-        if let Some(most) = host.bytes_a_day
-            && load.bytes > most
+    let hosts = mesh.hosts.iter().zip(hosts);
+    let hosts = hosts.map(|(host, load)| CheckedHost {
+        name: host.name.clone(),
+        legs_a_day: load.legs,
+        bytes_a_day: load.bytes,
+        more: load.more,
+        limit: host.bytes_a_day,
+    });
+    let hosts: Vec<CheckedHost> = hosts.collect();
+    for host in &hosts {
+        if let Some(most) = host.limit
+            && host.bytes_a_day > most
         {
             faults.push(format!(
                 "host '{}': its tests move at least {} a day, and bytes_a_day is {most}: lengthen 'every', shorten 'time', or \
                  limit 'rate'",
-                host.name, load.bytes
+                host.name, host.bytes_a_day
             ));
         }
     }
-    MeshCheck {
-        tests,
-        hosts,
-        links,
+    let links = mesh.links.iter().zip(links);
+    let links = links.map(|(link, load)| CheckedLink {
+        name: link.name.clone(),
+        units: link.units,
+        legs_a_day: load.legs,
+        bytes_a_day: load.bytes,
+        more: load.more,
+    });
+    MeshChecked {
+        schema: SCHEMA,
+        mesh: mesh.name.clone(),
         period,
         takes,
+        next_round: next_round(mesh, now).map(|(_, starts)| starts),
+        tests,
+        hosts,
+        links: links.collect(),
         faults,
     }
 }

@@ -4,7 +4,7 @@
 //! time, in which no host is twice and no link carries more than its units ([`rounds`]); the rounds of a *cycle* cover
 //! the pairs once. Light probes have rounds of their own ([`light_rounds`]), beside the others. [`planned`] lays the
 //! rounds of all tests one after the other around the quiet hours. A *cell* is a source, a destination and a test; each
-//! of its legs has an outcome ([`judge`]). [`suspects`] names the host or uplink that explains the low cells.
+//! of its legs has an outcome ([`judge`]). [`MeshSuspects`] names the host or uplink that explains the low cells.
 //!
 //! Moments come in; nothing here has a clock. The same file, cycle and moment give the same plan.
 
@@ -21,7 +21,7 @@ mod rules;
 mod suspects;
 
 pub use cell::{FEWEST_FOR_MEDIAN, WINDOW, fires, judge};
-pub use check::{HostLoad, LinkLoad, MeshCheck, TestLoad, check, span};
+pub use check::{CheckedHost, CheckedLink, CheckedTest, MeshChecked, check, span};
 pub use error::MeshError;
 pub use file::{
     AGENT_PORT, AlertWhen, GoodThreshold, HostPair, Mesh, MeshAlert, MeshHost, MeshLink, MeshTest,
@@ -33,4 +33,4 @@ pub use plan::{PlannedRound, QuietSpan, first_loud, next_round, period, planned,
 pub use psconfig::{LeftOut, PsconfigImport, THROUGHPUT_TIME, import_psconfig};
 pub use rounds::{MOST_HOSTS, circle, rounds};
 pub use rules::prometheus_rules;
-pub use suspects::{JudgedLeg, PathElement, Suspect, elements, fewest_low, suspects};
+pub use suspects::{JudgedLeg, MeshSuspect, MeshSuspects, PathElement, elements, fewest_low};

@@ -269,11 +269,11 @@ mod tests {
             Some((0, at(0) + minute))
         );
 
-        assert_eq!(check(&week).faults, [""; 0]);
+        assert_eq!(check(&week, week.epoch).faults, [""; 0]);
         let never = mesh("\"Mon-Sun 00:00-24:00\"", test);
         assert_eq!(next_round(&never, at(0)), None);
         let fault = "the quiet spans never leave time for a round of the test 'b', which takes 28 s: shorten 'quiet' or 'time'";
-        assert_eq!(check(&never).faults, [fault]);
+        assert_eq!(check(&never, never.epoch).faults, [fault]);
     }
 
     /// Of a cycle of three periods each has a third of the rounds, and in three periods each pair is once.

@@ -5,11 +5,13 @@
 //! named greedily: whichever lies on the most low legs that no other explains (set cover, Chvatal 1979).
 
 use crate::{HostPair, Mesh};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What a leg passes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", content = "name", rename_all = "snake_case")]
 pub enum PathElement {
     /// The sending of a host.
     Sending(String),
@@ -41,15 +43,47 @@ pub struct JudgedLeg {
     pub good: bool,
 }
 
-/// Elements that explain low legs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspect {
-    /// One, or several that lie on the same low legs.
+/// Who explains the low legs of a test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MeshSuspects {
+    /// Version of this form, now 1.
+    pub schema: u32,
+    /// Name of the mesh.
+    pub mesh: String,
+    /// Name of the test.
+    pub test: String,
+    /// Cells whose newest leg of the last two cycles was good.
+    pub good: u64,
+    /// Cells whose newest leg of the last two cycles was low.
+    pub low: u64,
+    /// Those that explain the most low legs first.
+    pub suspects: Vec<MeshSuspect>,
+}
+
+/// Elements of paths that explain low legs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MeshSuspect {
+    /// One, or several that the same low legs pass.
     pub elements: Vec<PathElement>,
     /// Low legs that they explain and no suspect before.
-    pub low: usize,
-    /// All legs through them (of several through the first).
-    pub legs: usize,
+    pub low: u64,
+    /// All legs that pass them (of several the first).
+    pub legs: u64,
+}
+
+impl MeshSuspects {
+    /// Of a test, by its newest legs: elements that explain at least `fewest` low ones each.
+    pub fn of(mesh: &str, test: &str, legs: &[JudgedLeg], fewest: usize) -> MeshSuspects {
+        let good = legs.iter().filter(|leg| leg.good).count();
+        MeshSuspects {
+            schema: 1,
+            mesh: mesh.to_owned(),
+            test: test.to_owned(),
+            good: good as u64,
+            low: (legs.len() - good) as u64,
+            suspects: suspects(legs, fewest),
+        }
+    }
 }
 
 /// What a leg from one host to another passes.
@@ -70,7 +104,7 @@ pub fn fewest_low(legs_of_a_host: usize) -> usize {
 }
 
 /// Names the elements that explain at least `fewest` low legs each, those that explain the most first.
-pub fn suspects(legs: &[JudgedLeg], fewest: usize) -> Vec<Suspect> {
+fn suspects(legs: &[JudgedLeg], fewest: usize) -> Vec<MeshSuspect> {
     #[derive(Default)]
     struct Through {
         good: usize,
@@ -102,10 +136,10 @@ pub fn suspects(legs: &[JudgedLeg], fewest: usize) -> Vec<Suspect> {
         };
         let (legs, low) = (good + low.len(), low.clone());
         let same = through.iter().filter(|(_, of)| of.low == low);
-        named.push(Suspect {
+        named.push(MeshSuspect {
             elements: same.map(|(element, _)| (*element).clone()).collect(),
-            low: most,
-            legs,
+            low: most as u64,
+            legs: legs as u64,
         });
         explained.extend(&low);
         through.retain(|_, of| of.low != low);

@@ -641,10 +641,20 @@ mod tests {
         );
         let ideals = crate::physics::tests::of_8_kib(2);
         see(crate::physics::json(&ideals), "physics");
-        let [checked, cells, suspects] = crate::mesh::documents_of_tests();
-        see(checked, "mesh_checked");
-        see(cells, "mesh_cells");
-        see(suspects, "mesh_suspects");
+        let plan = include_str!("../../../docs/mesh.md");
+        let plan = plan
+            .split("```")
+            .find_map(|part| part.strip_prefix("toml\n"));
+        let plan = mesh::parse_mesh(plan.expect("a mesh file"), "db.toml").expect("a mesh");
+        see(pretty(&mesh::check(&plan, plan.epoch)), "mesh_checked");
+        let grid = crate::pages::grid_of_tests(3);
+        see(pretty(&crate::mesh::MeshCells::from(&grid)), "mesh_cells");
+        let low = mesh::JudgedLeg {
+            elements: mesh::elements(&plan, (0, 1)),
+            good: false,
+        };
+        let suspects = mesh::MeshSuspects::of("m", "t", &[low], 1);
+        see(pretty(&suspects), "mesh_suspects");
         for report in crate::mtu::tests::of_every_cause() {
             see(pretty(&report), "mtu_report");
         }

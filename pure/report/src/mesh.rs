@@ -1,13 +1,8 @@
 //! Who to whom in a mesh, as text.
 
 mod documents;
-#[cfg(test)]
-pub(crate) use documents::documents_of_tests;
 
-pub use documents::{
-    CheckedHost, CheckedLink, CheckedTest, MeshCells, MeshChecked, MeshSuspect, MeshSuspects,
-    SuspectElement,
-};
+pub use documents::MeshCells;
 
 use crate::pages::{GridCell, MeshGrid};
 use crate::words::{Ink, Style, age, counted, cut, escape, escape_sentence, wrap};

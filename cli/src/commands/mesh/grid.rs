@@ -3,10 +3,10 @@
 use super::read;
 use crate::lookup::open_existing;
 use crate::prelude::*;
-use ::mesh::{Mesh, PathElement, Suspect};
+use ::mesh::MeshSuspects;
 use engine::clock::unix_time;
 use engine::mesh::{GridPart, IN_A_ROW, MeshLegs, NEWEST};
-use report::mesh::{MeshCells, MeshSuspect, MeshSuspects, SuspectElement};
+use report::mesh::MeshCells;
 use report::words::{counted, wrap};
 
 /// Show who measured what to whom
@@ -74,43 +74,24 @@ impl MeshSuspectsArgs {
         let mesh = read(&self.of.file)?;
         let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
         let mut legs = MeshLegs::open(&mesh, || open_existing(global))?;
-        let (suspects, counts) = engine::mesh::suspected(&mut legs, &mesh, test, unix_time())?;
+        let suspects = engine::mesh::suspected(&mut legs, &mesh, test, unix_time())?;
         out::result(&match self.of.json {
-            true => report::json::pretty(&document(&mesh, &test.name, &suspects, counts)),
-            false => text(&mesh, &test.name, &suspects, counts),
+            true => report::json::pretty(&suspects),
+            false => text(&suspects),
         })
     }
 }
 
-fn document(mesh: &Mesh, test: &str, suspects: &[Suspect], counts: [usize; 2]) -> MeshSuspects {
-    let element = |element: &PathElement| {
-        let (kind, name) = match element {
-            PathElement::Sending(host) => ("sending", host),
-            PathElement::Out(site) => ("out", site),
-            PathElement::In(site) => ("in", site),
-            PathElement::Receiving(host) => ("receiving", host),
-        };
-        SuspectElement {
-            kind: kind.to_owned(),
-            name: name.clone(),
-        }
-    };
-    let suspects = suspects.iter().map(|suspect| MeshSuspect {
-        elements: suspect.elements.iter().map(element).collect(),
-        low: suspect.low as u64,
-        legs: suspect.legs as u64,
-    });
-    MeshSuspects::of(&mesh.name, test, counts, suspects.collect())
-}
-
-fn text(mesh: &Mesh, test: &str, suspects: &[Suspect], [good, low]: [usize; 2]) -> String {
+fn text(of: &MeshSuspects) -> String {
     let width = stdout_style().width;
-    let legs = counted((good + low) as u64, "leg");
+    let low = of.low;
     let mut text = format!(
-        "mesh {}, test {test}: {low} of {legs} low in the last two cycles\n",
-        mesh.name
+        "mesh {}, test {}: {low} of {} low in the last two cycles\n",
+        of.mesh,
+        of.test,
+        counted(of.good + low, "leg")
     );
-    for suspect in suspects {
+    for suspect in &of.suspects {
         let elements: Vec<String> = suspect.elements.iter().map(ToString::to_string).collect();
         let which = match elements.len() {
             1 => String::new(),
@@ -120,11 +101,11 @@ fn text(mesh: &Mesh, test: &str, suspects: &[Suspect], [good, low]: [usize; 2]) 
             "{}{which}: explains {} of {low} low legs; {} pass it",
             elements.join("; "),
             suspect.low,
-            counted(suspect.legs as u64, "leg")
+            counted(suspect.legs, "leg")
         );
         text += &wrap(&line, width, "", "    ");
     }
-    match (suspects.is_empty(), low) {
+    match (of.suspects.is_empty(), low) {
         (false, _) => text,
         (true, 0) => text + "no leg is low, so nobody is suspected\n",
         (true, _) => text + "no host or uplink has enough low legs to be named\n",

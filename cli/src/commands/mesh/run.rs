@@ -4,6 +4,7 @@ use super::read;
 use crate::lookup::refused;
 use crate::prelude::*;
 use ::mesh::check;
+use engine::clock::unix_time;
 use engine::mesh::{AlertQueue, MeshClock, MeshRun};
 use report::words::escape_sentence;
 
@@ -25,7 +26,7 @@ pub struct MeshRunArgs {
 impl MeshRunArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let mesh = read(&self.file)?;
-        let checked = check(&mesh);
+        let checked = check(&mesh, unix_time());
         if !checked.faults.is_empty() {
             refuse!(
                 "the mesh '{}' does not fit: {}",

@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where the types of the documents are.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 9] = [
+    "/../mesh/src/check.rs",
+    "/../mesh/src/suspects.rs",
     "/../model/src",
     "/src/page",
     "/src/blocks.rs",
     "/src/copy.rs",
     "/src/mesh/documents.rs",
+    "/src/pages/grid.rs",
     "/src/words.rs",
 ];
 
 /// Sections that are not called as their type, or whose type shares its name: file and type.
-const NAMED: [(&str, &str, &str); 18] = [
+const NAMED: [(&str, &str, &str); 19] = [
+    ("cell_host", "grid", "GridHost"),
     ("copy", "workload", "FileCopy"),
     ("doubt", "published", "PublishedDoubt"),
     ("end", "run", "EndRecord"),
@@ -37,7 +41,7 @@ const NAMED: [(&str, &str, &str); 18] = [
 ];
 
 /// Sections that are written by hand, since no type of that shape declares what is in them. Their keys are held, too.
-const BY_HAND: [&str; 29] = [
+const BY_HAND: [&str; 30] = [
     "blocks",
     "nfs_blocks",
     "limit",
@@ -64,6 +68,7 @@ const BY_HAND: [&str; 29] = [
     "explain_now",
     "watch_traced",
     "causes",
+    "suspect_element",
     "design",
     "physics",
     "page_fact",

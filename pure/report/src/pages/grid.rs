@@ -5,6 +5,7 @@ use crate::mesh::{more, reasons, sentence, value};
 use crate::page::{Page, Section, document, inert, push_inert};
 use crate::words::{Table, age, counted, escape, escape_sentence, shown, utc};
 use model::{CellFigure, MeshLeg, Nanos};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -48,7 +49,7 @@ pub enum GridOf {
 }
 
 /// A row and a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GridHost {
     /// Name.
     pub name: String,
@@ -307,6 +308,9 @@ fn site(host: &GridHost) -> String {
 }
 
 #[cfg(test)]
+pub(crate) use tests::of as grid_of_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::words::Style;
@@ -323,7 +327,7 @@ mod tests {
         }
     }
 
-    fn of(hosts: usize) -> MeshGrid {
+    pub fn of(hosts: usize) -> MeshGrid {
         let cell = |leg| GridCell { legs: vec![leg] };
         let mut cells = BTreeMap::from([
             ((0, 1), cell(leg(LegOutcome::Good, Some(9_410_000_000), 1))),

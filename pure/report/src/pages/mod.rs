@@ -18,6 +18,8 @@ mod watched;
 pub use compare::{Side, compare};
 pub use demo_page::{Demonstration, demo};
 pub use experiment::experiment;
+#[cfg(test)]
+pub(crate) use grid::grid_of_tests;
 pub use grid::{GridCell, GridHost, GridOf, MeshGrid, cell, grid};
 pub use history::{History, Past, Shift, history};
 pub use index::{Entry, FIELDS, Index, PathHistory, RUN, Search, index};
