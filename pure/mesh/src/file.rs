@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv6Addr;
+use std::ops::Range;
 use std::str::FromStr;
 use toml::Spanned;
 use toml::value::{Datetime, Offset};
@@ -427,30 +428,12 @@ impl MeshText<'_> {
         }
     }
 
-    /// The value of a key of a table that cannot be.
-    fn bad<V: fmt::Display>(
-        &self,
-        table: &str,
-        key: &str,
-        value: &Spanned<V>,
-        remedy: impl Into<String>,
-    ) -> MeshError {
-        let shown = value.get_ref().to_string();
-        let what = format!(
-            "{table}: {key} = \"{}\" is not possible",
-            shown.escape_debug()
-        );
-        self.error(value.span().start, what, remedy)
-    }
-
-    fn parsed<T: FromStr<Err = String>>(
-        &self,
-        table: &str,
-        key: &str,
-        value: &Text,
-    ) -> Result<T, MeshError> {
-        let parsed = value.get_ref().parse();
-        parsed.map_err(|remedy| self.bad(table, key, value, remedy))
+    /// A table that errors call so.
+    fn table(&self, name: impl Into<String>) -> MeshTable<'_> {
+        MeshTable {
+            source: self,
+            name: name.into(),
+        }
     }
 
     /// The header of the table that a place lies in.
@@ -502,7 +485,8 @@ impl MeshText<'_> {
 
     fn mesh(&self, file: MeshFile) -> Result<Mesh, MeshError> {
         let head = file.mesh.get_ref();
-        self.name("[mesh]", &head.name)?;
+        let of_head = self.table("[mesh]");
+        of_head.name("name", &head.name)?;
         let calendar = match &head.calendar {
             Some(text) => self.calendar(text)?,
             None => None,
@@ -511,10 +495,7 @@ impl MeshText<'_> {
             Some(epoch) => self.epoch(epoch)?,
             None => Nanos(0),
         };
-        let quiet = head
-            .quiet
-            .iter()
-            .map(|span| self.parsed("[mesh]", "quiet", span));
+        let quiet = head.quiet.iter().map(|span| of_head.parsed("quiet", span));
         let quiet = quiet.collect::<Result<_, _>>()?;
         for (count, most, what) in [
             (file.host.len(), MOST_HOSTS, "[[host]]"),
@@ -541,7 +522,8 @@ impl MeshText<'_> {
             let test = self.test(table.get_ref(), &hosts)?;
             if tests.iter().any(|other| other.name == test.name) {
                 let name = &table.get_ref().name;
-                return Err(self.bad("[[test]]", "name", name, "give each test its own name"));
+                let table = self.table("[[test]]");
+                return Err(table.bad("name", name, "give each test its own name"));
             }
             tests.push(test);
         }
@@ -556,10 +538,10 @@ impl MeshText<'_> {
             if let (Some(shortest), Some(every)) = (shortest, &table.get_ref().every)
                 && !test.every.0.is_multiple_of(shortest.0)
             {
-                let what = format!("[[test]] '{}'", test.name);
+                let table = self.table(format!("[[test]] '{}'", test.name));
                 let remedy =
                     format!("write a multiple of the shortest 'every' of the file, {shortest}");
-                return Err(self.bad(&what, "every", every, remedy));
+                return Err(table.bad("every", every, remedy));
             }
         }
         let alerts = file.alert.iter();
@@ -576,15 +558,6 @@ impl MeshText<'_> {
         })
     }
 
-    fn name(&self, table: &str, name: &Text) -> Result<(), MeshError> {
-        let text = name.get_ref();
-        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
-        match (1..=64).contains(&text.len()) && text.bytes().all(fits) {
-            true => Ok(()),
-            false => Err(self.bad(table, "name", name, "write 1 to 64 of a-z 0-9 . _ -")),
-        }
-    }
-
     fn calendar(&self, text: &Text) -> Result<Option<PostgresAddress>, MeshError> {
         let read = match text.get_ref().split_once(':') {
             None if text.get_ref() == "sqlite" => return Ok(None),
@@ -596,7 +569,7 @@ impl MeshText<'_> {
         // Errors do not show what may be a password.
         let remedy = |remedy: String| match text.get_ref().contains("password") {
             true => self.error(text.span().start, "[mesh]: calendar has a password", remedy),
-            false => self.bad("[mesh]", "calendar", text, remedy),
+            false => self.table("[mesh]").bad("calendar", text, remedy),
         };
         read.map_err(remedy)
     }
@@ -605,7 +578,7 @@ impl MeshText<'_> {
         let remedy = "write a moment in UTC, from 1970: 2026-11-23T00:00:00Z";
         let utc = Some(epoch.get_ref()).filter(|epoch| epoch.offset == Some(Offset::Z));
         utc.and_then(moment)
-            .ok_or_else(|| self.bad("[mesh]", "epoch", epoch, remedy))
+            .ok_or_else(|| self.table("[mesh]").bad("epoch", epoch, remedy))
     }
 
     fn hosts(&self, tables: &[Spanned<HostTable>]) -> Result<Vec<MeshHost>, MeshError> {
@@ -619,38 +592,26 @@ impl MeshText<'_> {
                 site,
                 bytes_a_day,
             } = table.get_ref();
-            self.name("[[host]]", name)?;
-            let table = format!("[[host]] '{}'", name.get_ref());
+            let table = self.named("[[host]]", name)?;
             if !names.insert(name.get_ref()) {
-                return Err(self.bad(&table, "name", name, "give each host its own name"));
+                return Err(table.bad("name", name, "give each host its own name"));
             }
             if agent.get_ref().is_empty() {
-                return Err(self.bad(
-                    &table,
-                    "agent",
-                    agent,
-                    "write name[:port] or ssh:[user@]name",
-                ));
+                return Err(table.bad("agent", agent, "write name[:port] or ssh:[user@]name"));
             }
             if !agents.insert(one_agent(agent.get_ref())) {
-                return Err(self.bad(
-                    &table,
-                    "agent",
-                    agent,
-                    "another host has it: one agent is one host",
-                ));
+                let remedy = "another host has it: one agent is one host";
+                return Err(table.bad("agent", agent, remedy));
             }
             if let Some(site) = site {
-                self.name(&format!("{table}: site"), site)?;
+                table.name("site: name", site)?;
             }
-            let bytes = bytes_a_day.as_ref();
-            let bytes = bytes.map(|bytes| self.parsed(&table, "bytes_a_day", bytes));
             hosts.push(MeshHost {
                 name: name.get_ref().clone(),
                 agent: agent.get_ref().clone(),
-                data: data.as_ref().map(|data| data.get_ref().clone()),
-                site: site.as_ref().map(|site| site.get_ref().clone()),
-                bytes_a_day: bytes.transpose()?,
+                data: inner(data),
+                site: inner(site),
+                bytes_a_day: table.read("bytes_a_day", bytes_a_day)?,
             });
         }
         if hosts.len() < 2 {
@@ -670,38 +631,33 @@ impl MeshText<'_> {
         let mut links: Vec<MeshLink> = Vec::new();
         for table in tables {
             let LinkTable { name, site, units } = table.get_ref();
-            self.name("[[link]]", name)?;
-            let table = format!("[[link]] '{}'", name.get_ref());
+            let table = self.named("[[link]]", name)?;
             if links.iter().any(|link| link.name == *name.get_ref()) {
-                return Err(self.bad(&table, "name", name, "give each link its own name"));
+                return Err(table.bad("name", name, "give each link its own name"));
             }
             if !sites.contains(&site.get_ref().as_str()) {
                 let remedy = format!("no host is there: {}", suggest(site.get_ref(), &sites));
-                return Err(self.bad(&table, "site", site, remedy));
+                return Err(table.bad("site", site, remedy));
             }
             let of_site = links.iter().filter(|link| link.site == *site.get_ref());
             if of_site.count() == most {
                 let remedy = format!(
                     "a site may have {most} links: {LINKS_OF_SITE}, or {LINKS_WITH_DISKS} beside copies of files"
                 );
-                return Err(self.bad(&table, "site", site, remedy));
-            }
-            if let Some(units) = units.as_ref().filter(|u| !(1..=1000).contains(u.get_ref())) {
-                return Err(self.bad(&table, "units", units, "1 to 1000 are possible"));
+                return Err(table.bad("site", site, remedy));
             }
             links.push(MeshLink {
                 name: name.get_ref().clone(),
                 site: site.get_ref().clone(),
-                units: units.as_ref().map_or(1, |units| *units.get_ref()),
+                units: table.within("units", units, [1, 1000])?.unwrap_or(1),
             });
         }
         Ok(links)
     }
 
     fn test(&self, file: &TestTable, hosts: &[MeshHost]) -> Result<MeshTest, MeshError> {
-        self.name("[[test]]", &file.name)?;
-        let table = format!("[[test]] '{}'", file.name.get_ref());
-        let list = |key: &str, names: &Spanned<Vec<Text>>| self.members(&table, key, names, hosts);
+        let table = self.named("[[test]]", &file.name)?;
+        let list = |key: &str, names: &Spanned<Vec<Text>>| table.members(key, names, hosts);
         let (from, to) = match (&file.hosts, &file.from, &file.to) {
             (Some(all), None, None) => {
                 let all = list("hosts", all)?;
@@ -709,30 +665,20 @@ impl MeshText<'_> {
             }
             (None, Some(from), Some(to)) => (list("from", from)?, list("to", to)?),
             _ => {
-                let what = format!("{table}: which hosts is not clear");
                 let remedy = "write hosts = [...], or from = [...] and to = [...]";
-                return Err(self.error(file.name.span().start, what, remedy));
+                return Err(table.error(&file.name, "which hosts is not clear", remedy));
             }
         };
         let is_mutual = file.hosts.is_some();
-        let pairs = file
-            .pairs
-            .as_ref()
-            .map(|pairs| self.parsed(&table, "pairs", pairs));
-        let pairs = pairs.transpose()?.unwrap_or(PairChoice::All);
+        let pairs = table.read("pairs", &file.pairs)?.unwrap_or(PairChoice::All);
         if let (Some(value), false) = (&file.pairs, is_mutual || pairs == PairChoice::All) {
-            return Err(self.bad(
-                &table,
-                "pairs",
-                value,
-                "with from and to \"all\" is possible",
-            ));
+            return Err(table.bad("pairs", value, "with from and to \"all\" is possible"));
         }
         if let (Some(value), PairChoice::Sites) = (&file.pairs, pairs) {
             let members: Vec<MeshHost> = from.iter().map(|host| hosts[*host].clone()).collect();
             if sites(&members).len() < 2 || members.iter().any(|host| host.site.is_none()) {
                 let remedy = "give each of its hosts a site, two different ones at the least";
-                return Err(self.bad(&table, "pairs", value, remedy));
+                return Err(table.bad("pairs", value, remedy));
             }
         }
         let mut except = BTreeSet::new();
@@ -741,27 +687,22 @@ impl MeshText<'_> {
                 let known: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
                 let found = hosts.iter().position(|host| host.name == *name);
                 found.ok_or_else(|| {
-                    let what = format!(
-                        "{table}: except names '{}', which is no host",
-                        name.escape_debug()
-                    );
-                    self.error(pair.span().start, what, suggest(name, &known))
+                    let shown = name.escape_debug();
+                    let what = format!("except names '{shown}', which is no host");
+                    table.error(pair, what, suggest(name, &known))
                 })
             };
             let [a, b] = pair.get_ref();
             except.insert((index(a)?, index(b)?));
         }
-        let spec = self.spec(&table, file, is_mutual)?;
-        let light = self.light(&table, file)?;
+        let spec = table.spec(file, is_mutual)?;
+        let light = table.light(file)?;
         let every = match &file.every {
             None if light.is_some() => LIGHT_CYCLE,
-            None => {
-                let what = format!("{table}: 'every' is missing");
-                return Err(self.error(file.name.span().start, what, "add every = ..."));
-            }
-            Some(every) => match self.parsed(&table, "every", every)? {
+            None => return Err(table.error(&file.name, "'every' is missing", "add every = ...")),
+            Some(every) => match table.parsed("every", every)? {
                 span if (SHORTEST_CYCLE..=LONGEST_CYCLE).contains(&span) => span,
-                _ => return Err(self.bad(&table, "every", every, "10s to 31d are possible")),
+                _ => return Err(table.bad("every", every, "10s to 31d are possible")),
             },
         };
         let kind = file.kind.as_ref().map(|kind| kind.get_ref().as_str());
@@ -772,7 +713,7 @@ impl MeshText<'_> {
             _ => CellFigure::Goodput,
         };
         let good = file.good.as_ref();
-        let good = good.map(|good| self.good(&table, good, figure));
+        let good = good.map(|good| table.good(good, figure));
         let test = MeshTest {
             name: file.name.get_ref().clone(),
             good: good.transpose()?,
@@ -788,17 +729,113 @@ impl MeshText<'_> {
         };
         match test.cells().is_empty() {
             true => {
-                let what = format!("{table}: it has no pair of two hosts");
-                Err(self.error(file.name.span().start, what, "name more hosts"))
+                let what = "it has no pair of two hosts";
+                Err(table.error(&file.name, what, "name more hosts"))
             }
             false => Ok(test),
+        }
+    }
+
+    fn alert(&self, file: &AlertTable, tests: &[MeshTest]) -> Result<MeshAlert, MeshError> {
+        let table = self.table("[[alert]]");
+        let known: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+        if !known.contains(&file.test.get_ref().as_str()) {
+            let remedy = suggest(file.test.get_ref(), &known);
+            return Err(table.bad("test", &file.test, remedy));
+        }
+        let times = table.within("times", &file.times, [1, 100])?;
+        let exec = file.exec.get_ref();
+        if exec.first().is_none_or(|program| !program.starts_with('/')) {
+            let what = "exec has no program with its whole path";
+            let remedy = "write [\"/usr/local/bin/page\", \"argument\"]; no shell is started";
+            return Err(table.error(&file.exec, what, remedy));
+        }
+        Ok(MeshAlert {
+            test: file.test.get_ref().clone(),
+            when: table.parsed("when", &file.when)?,
+            times: times.unwrap_or(1),
+            exec: exec.clone(),
+        })
+    }
+
+    /// The table of a thing, once its name is known to be one.
+    fn named(&self, kind: &str, name: &Text) -> Result<MeshTable<'_>, MeshError> {
+        self.table(kind).name("name", name)?;
+        Ok(self.table(format!("{kind} '{}'", name.get_ref())))
+    }
+}
+
+/// A table of the file, to name it in errors.
+struct MeshTable<'a> {
+    source: &'a MeshText<'a>,
+    name: String,
+}
+
+impl MeshTable<'_> {
+    /// The fault of a table that shows in this value.
+    fn error<V>(
+        &self,
+        value: &Spanned<V>,
+        what: impl fmt::Display,
+        remedy: impl Into<String>,
+    ) -> MeshError {
+        let what = format!("{}: {what}", self.name);
+        self.source.error(value.span().start, what, remedy)
+    }
+
+    /// The value of a key that cannot be.
+    fn bad<V: fmt::Display>(
+        &self,
+        key: &str,
+        value: &Spanned<V>,
+        remedy: impl Into<String>,
+    ) -> MeshError {
+        let shown = value.get_ref().to_string();
+        let what = format!("{key} = \"{}\" is not possible", shown.escape_debug());
+        self.error(value, what, remedy)
+    }
+
+    fn name(&self, key: &str, name: &Text) -> Result<(), MeshError> {
+        let text = name.get_ref();
+        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
+        match (1..=64).contains(&text.len()) && text.bytes().all(fits) {
+            true => Ok(()),
+            false => Err(self.bad(key, name, "write 1 to 64 of a-z 0-9 . _ -")),
+        }
+    }
+
+    fn parsed<T: FromStr<Err = String>>(&self, key: &str, value: &Text) -> Result<T, MeshError> {
+        let parsed = value.get_ref().parse();
+        parsed.map_err(|remedy| self.bad(key, value, remedy))
+    }
+
+    fn read<T: FromStr<Err = String>>(
+        &self,
+        key: &str,
+        value: &Option<Text>,
+    ) -> Result<Option<T>, MeshError> {
+        let value = value.as_ref().map(|value| self.parsed(key, value));
+        value.transpose()
+    }
+
+    /// A value between these two.
+    fn within<T: Copy + PartialOrd + fmt::Display>(
+        &self,
+        key: &str,
+        value: &Option<Spanned<T>>,
+        [least, most]: [T; 2],
+    ) -> Result<Option<T>, MeshError> {
+        match value {
+            Some(value) if !(least..=most).contains(value.get_ref()) => {
+                Err(self.bad(key, value, format!("{least} to {most} are possible")))
+            }
+            value => Ok(inner(value)),
         }
     }
 
     /// Hosts by name, `site:NAME` or `*`, in the order of the file, each once.
     fn members(
         &self,
-        table: &str,
         key: &str,
         names: &Spanned<Vec<Text>>,
         hosts: &[MeshHost],
@@ -821,103 +858,88 @@ impl MeshText<'_> {
                 let remedy = suggest(site.unwrap_or(text), &known);
                 let remedy =
                     format!("names of hosts, \"site:NAME\" and \"*\" are possible; {remedy}");
-                return Err(self.bad(table, key, name, remedy));
+                return Err(self.bad(key, name, remedy));
             }
             members.extend(found);
         }
         Ok(members.into_iter().collect())
     }
 
-    fn spec(&self, table: &str, file: &TestTable, is_mutual: bool) -> Result<Spec, MeshError> {
-        let kind = file
-            .kind
-            .as_ref()
-            .map_or("bulk", |kind| kind.get_ref().as_str());
-        if let Some(kind) = file
-            .kind
-            .as_ref()
-            .filter(|kind| !KINDS.contains(&kind.get_ref().as_str()))
-        {
+    fn spec(&self, file: &TestTable, is_mutual: bool) -> Result<Spec, MeshError> {
+        let named = file.kind.as_ref();
+        let kind = named.map_or("bulk", |kind| kind.get_ref().as_str());
+        if let Some(named) = named.filter(|_| !KINDS.contains(&kind)) {
             let remedy = format!("\"{}\" are possible", KINDS.join("\", \""));
-            return Err(self.bad(table, "kind", kind, remedy));
+            return Err(self.bad("kind", named, remedy));
         }
         // Of which kinds an option is.
-        let text = |value: &Option<Text>| value.as_ref().map(Spanned::span);
-        let number = |value: &Option<Spanned<u32>>| value.as_ref().map(Spanned::span);
+        fn of<T>(value: &Option<Spanned<T>>) -> Option<Range<usize>> {
+            value.as_ref().map(Spanned::span)
+        }
         const STREAMS: &str = "bulk request udp";
         const BOOKED: &str = "bulk request udp copy";
         for (key, kinds, at) in [
-            ("request_size", "request", text(&file.request_size)),
-            ("reply_size", "request", text(&file.reply_size)),
-            ("pace", "request", file.pace.as_ref().map(Spanned::span)),
-            ("datagram_size", "udp", text(&file.datagram_size)),
-            ("rate", "bulk udp", text(&file.rate)),
-            ("from_file", "copy", text(&file.from_file)),
-            ("to_file", "copy", text(&file.to_file)),
-            ("cache", "copy", file.cache.as_ref().map(Spanned::span)),
-            ("direct", "copy", file.direct.as_ref().map(Spanned::span)),
-            ("packets", "light", number(&file.packets)),
-            ("loss", "light", text(&file.loss)),
-            ("mtu", "light", number(&file.mtu)),
-            ("time", BOOKED, text(&file.time)),
-            ("directions", BOOKED, text(&file.directions)),
-            ("pairs", "bulk request udp copy mtu", text(&file.pairs)),
-            ("streams", STREAMS, number(&file.streams)),
-            ("congestion", BOOKED, text(&file.congestion)),
-            ("sockbuf", BOOKED, text(&file.sockbuf)),
-            ("ramp", BOOKED, text(&file.ramp)),
-            ("interval", BOOKED, text(&file.interval)),
+            ("request_size", "request", of(&file.request_size)),
+            ("reply_size", "request", of(&file.reply_size)),
+            ("pace", "request", of(&file.pace)),
+            ("datagram_size", "udp", of(&file.datagram_size)),
+            ("rate", "bulk udp", of(&file.rate)),
+            ("from_file", "copy", of(&file.from_file)),
+            ("to_file", "copy", of(&file.to_file)),
+            ("cache", "copy", of(&file.cache)),
+            ("direct", "copy", of(&file.direct)),
+            ("packets", "light", of(&file.packets)),
+            ("loss", "light", of(&file.loss)),
+            ("mtu", "light", of(&file.mtu)),
+            ("time", BOOKED, of(&file.time)),
+            ("directions", BOOKED, of(&file.directions)),
+            ("pairs", "bulk request udp copy mtu", of(&file.pairs)),
+            ("streams", STREAMS, of(&file.streams)),
+            ("congestion", BOOKED, of(&file.congestion)),
+            ("sockbuf", BOOKED, of(&file.sockbuf)),
+            ("ramp", BOOKED, of(&file.ramp)),
+            ("interval", BOOKED, of(&file.interval)),
         ] {
             if let Some(at) = at
                 && !kinds.split(' ').any(|of| of == kind)
             {
-                let what = format!("{table}: '{key}' is no option of kind = \"{kind}\"");
+                let what = format!("{}: '{key}' is no option of kind = \"{kind}\"", self.name);
                 let remedy = format!("leave it out; it is one of {}", kinds.replace(' ', ", "));
-                return Err(self.error(at.start, what, remedy));
+                return Err(self.source.error(at.start, what, remedy));
             }
         }
-        let size = |key: &str, value: &Option<Text>, usual: u64, possible: [u64; 2]| match value {
-            None => Ok(Bytes(usual)),
-            Some(value) => match self.parsed::<Bytes>(table, key, value)? {
-                size if (possible[0]..=possible[1]).contains(&size.0) => Ok(size),
-                _ => {
-                    let [least, most] = possible;
-                    Err(self.bad(
-                        table,
-                        key,
-                        value,
-                        format!("{least} to {most} bytes are possible"),
-                    ))
-                }
+        let size = |key: &str, value: &Option<Text>, [least, most]: [u64; 2]| match value {
+            None => Ok(None),
+            Some(value) => match self.parsed::<Bytes>(key, value)? {
+                size if (least..=most).contains(&size.0) => Ok(Some(size)),
+                _ => Err(self.bad(key, value, format!("{least} to {most} bytes are possible"))),
             },
         };
-        let rate = file
-            .rate
-            .as_ref()
-            .map(|rate| self.parsed::<BitRate>(table, "rate", rate));
-        let rate = rate.transpose()?.filter(|rate| rate.0 > 0);
+        let rate: Option<BitRate> = self.read("rate", &file.rate)?;
+        let rate = rate.filter(|rate| rate.0 > 0);
         let workload = match kind {
             "udp" => Workload::Udp(Udp {
                 rate: rate.unwrap_or(BitRate(1_000_000)),
-                datagram_size: size("datagram_size", &file.datagram_size, 1448, [24, 65_507])?,
+                datagram_size: size("datagram_size", &file.datagram_size, [24, 65_507])?
+                    .unwrap_or(Bytes(1448)),
             }),
             "request" => {
-                if let Some(pace) = file
-                    .pace
-                    .as_ref()
-                    .filter(|pace| pace.get_ref().is_nan() || *pace.get_ref() <= 0.0)
-                {
-                    return Err(self.bad(table, "pace", pace, "a number above 0 is possible"));
+                let is_bad =
+                    |pace: &&Spanned<f64>| pace.get_ref().is_nan() || *pace.get_ref() <= 0.0;
+                if let Some(pace) = file.pace.as_ref().filter(is_bad) {
+                    return Err(self.bad("pace", pace, "a number above 0 is possible"));
                 }
+                let request_size = size("request_size", &file.request_size, [4, 1 << 30])?;
+                let reply_size = size("reply_size", &file.reply_size, [1, 1 << 30])?;
                 Workload::Request(Request {
-                    request_size: size("request_size", &file.request_size, 128, [4, 1 << 30])?,
-                    reply_size: size("reply_size", &file.reply_size, 8 << 10, [1, 1 << 30])?,
-                    pace_per_s: file.pace.as_ref().map(|pace| *pace.get_ref()),
+                    request_size: request_size.unwrap_or(Bytes(128)),
+                    reply_size: reply_size.unwrap_or(Bytes(8 << 10)),
+                    pace_per_s: inner(&file.pace),
                     reconnect: false,
                     wait: WaitMode::default(),
                 })
             }
-            "copy" => self.copy(table, file)?,
+            "copy" => self.copy(file)?,
             _ => Workload::Bulk(Bulk::default()),
         };
         let usual = match is_mutual {
@@ -939,44 +961,34 @@ impl MeshText<'_> {
                             "\"up\", \"both\" (up, then down) and \"bidir\" (at once) are possible"
                         }
                     };
-                    return Err(self.bad(table, "directions", value, remedy));
+                    return Err(self.bad("directions", value, remedy));
                 }
             },
         };
         let span = |key: &str, value: &Option<Text>, [least, most]: [Nanos; 2]| match value {
             None => Ok(None),
-            Some(value) => match self.parsed::<Nanos>(table, key, value)? {
+            Some(value) => match self.parsed::<Nanos>(key, value)? {
                 span if (least..=most).contains(&span) => Ok(Some(span)),
-                _ => Err(self.bad(table, key, value, format!("{least} to {most} are possible"))),
+                _ => Err(self.bad(key, value, format!("{least} to {most} are possible"))),
             },
         };
         let time = span("time", &file.time, [Nanos::from_secs(1), LONGEST_TIME])?;
         let time = time.or((kind == "mtu").then_some(MTU_TIME));
-        if let Some(streams) = file
-            .streams
-            .as_ref()
-            .filter(|n| !(1..=128).contains(n.get_ref()))
-        {
-            return Err(self.bad(table, "streams", streams, "1 to 128 are possible"));
-        }
-        let sockbuf = size("sockbuf", &file.sockbuf, 0, [4 << 10, 1 << 30])?;
-        let sockbuf = file.sockbuf.is_some().then_some(sockbuf);
+        let streams = self.within("streams", &file.streams, [1, 128])?;
+        let sockbuf = size("sockbuf", &file.sockbuf, [4 << 10, 1 << 30])?;
         let ip_version = match &file.ip_version {
             None => None,
             Some(version) => Some(match version.get_ref() {
                 4 => IpVersion::V4,
                 6 => IpVersion::V6,
-                _ => return Err(self.bad(table, "ip_version", version, "4 and 6 are possible")),
+                _ => return Err(self.bad("ip_version", version, "4 and 6 are possible")),
             }),
         };
         let usual = Spec::default();
         let is_bulk = matches!(workload, Workload::Bulk(_));
         Ok(Spec {
             directions,
-            streams: file
-                .streams
-                .as_ref()
-                .map_or(1, |streams| *streams.get_ref()),
+            streams: streams.unwrap_or(1),
             limit: time.map_or(usual.limit, LegLimit::Time),
             ramp: span("ramp", &file.ramp, [Nanos(0), LONGEST_TIME])?,
             interval: span(
@@ -986,7 +998,7 @@ impl MeshText<'_> {
             )?
             .unwrap_or(usual.interval),
             socket: SocketSettings {
-                congestion: file.congestion.as_ref().map(|name| name.get_ref().clone()),
+                congestion: inner(&file.congestion),
                 send_buffer: sockbuf,
                 receive_buffer: sockbuf,
                 pacing: rate.filter(|_| is_bulk),
@@ -999,52 +1011,34 @@ impl MeshText<'_> {
     }
 
     /// From a file or memory to a file, which does not stay, or memory.
-    fn copy(&self, table: &str, file: &TestTable) -> Result<Workload, MeshError> {
+    fn copy(&self, file: &TestTable) -> Result<Workload, MeshError> {
         let name = |key, value: &Option<Text>| match value {
-            Some(value) if value.get_ref().is_empty() => Err(self.bad(
-                table,
-                key,
-                value,
-                "write the name of a file; none is memory",
-            )),
-            value => Ok(value.as_ref().map(|value| value.get_ref().clone())),
+            Some(value) if value.get_ref().is_empty() => {
+                Err(self.bad(key, value, "write the name of a file; none is memory"))
+            }
+            value => Ok(inner(value)),
         };
         Ok(Workload::Copy(FileCopy {
             from: name("from_file", &file.from_file)?,
             to: name("to_file", &file.to_file)?,
-            cache: file
-                .cache
-                .as_ref()
-                .map(|cache| *cache.get_ref())
-                .unwrap_or_default(),
-            direct: file.direct.as_ref().is_some_and(|direct| *direct.get_ref()),
+            cache: inner(&file.cache).unwrap_or_default(),
+            direct: inner(&file.direct).unwrap_or_default(),
             keep: false,
         }))
     }
 
     /// What light probes send, if the test is of these.
-    fn light(&self, table: &str, file: &TestTable) -> Result<Option<LightTest>, MeshError> {
-        if file
-            .kind
-            .as_ref()
-            .is_none_or(|kind| kind.get_ref() != "light")
-        {
+    fn light(&self, file: &TestTable) -> Result<Option<LightTest>, MeshError> {
+        if inner(&file.kind).is_none_or(|kind| kind != "light") {
             return Ok(None);
         }
-        let within = |key: &str, value: &Option<Spanned<u32>>, [least, most]: [u32; 2]| match value
-        {
-            Some(value) if !(least..=most).contains(value.get_ref()) => {
-                Err(self.bad(table, key, value, format!("{least} to {most} are possible")))
-            }
-            value => Ok(value.as_ref().map(|value| *value.get_ref())),
-        };
-        let packets = within("packets", &file.packets, [1, MAX_PACKETS])?;
-        let mtu = within("mtu", &file.mtu, [PACKET + 1, 65_535])?;
+        let packets = self.within("packets", &file.packets, [1, MAX_PACKETS])?;
+        let mtu = self.within("mtu", &file.mtu, [PACKET + 1, 65_535])?;
         let loss = match &file.loss {
             None => None,
             Some(value) => match parse_share(value.get_ref()) {
                 Ok(share) if (0.0..1.0).contains(&share) => Some(share),
-                _ => return Err(self.bad(table, "loss", value, "0% to 99% are possible")),
+                _ => return Err(self.bad("loss", value, "0% to 99% are possible")),
             },
         };
         let mut sizes: Vec<u32> = USUAL_SIZES.into_iter().chain(mtu).collect();
@@ -1058,60 +1052,31 @@ impl MeshText<'_> {
         }))
     }
 
-    fn good(
-        &self,
-        table: &str,
-        value: &Text,
-        figure: CellFigure,
-    ) -> Result<GoodThreshold, MeshError> {
+    fn good(&self, value: &Text, figure: CellFigure) -> Result<GoodThreshold, MeshError> {
         let text = value.get_ref();
         if text.trim().ends_with('%') {
             let share = parse_share(text)
                 .ok()
                 .filter(|share| *share > 0.0 && *share < 1.0);
             let good = share.map(GoodThreshold::OfMedian);
-            return good.ok_or_else(|| self.bad(table, "good", value, "1% to 99% are possible"));
+            return good.ok_or_else(|| self.bad("good", value, "1% to 99% are possible"));
         }
         match figure {
-            CellFigure::Mtu => match self.parsed(table, "good", value)? {
+            CellFigure::Mtu => match self.parsed("good", value)? {
                 size @ Bytes(LEAST_MTU..=65_535) => Ok(GoodThreshold::Size(size)),
-                _ => Err(self.bad(table, "good", value, "68 to 65535 are possible")),
+                _ => Err(self.bad("good", value, "68 to 65535 are possible")),
             },
-            CellFigure::Latency | CellFigure::LightRtt => self
-                .parsed(table, "good", value)
-                .map(GoodThreshold::Latency),
-            CellFigure::Goodput => self
-                .parsed(table, "good", value)
-                .map(GoodThreshold::Goodput),
+            CellFigure::Latency | CellFigure::LightRtt => {
+                self.parsed("good", value).map(GoodThreshold::Latency)
+            }
+            CellFigure::Goodput => self.parsed("good", value).map(GoodThreshold::Goodput),
         }
     }
+}
 
-    fn alert(&self, file: &AlertTable, tests: &[MeshTest]) -> Result<MeshAlert, MeshError> {
-        let known: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
-        if !known.contains(&file.test.get_ref().as_str()) {
-            let remedy = suggest(file.test.get_ref(), &known);
-            return Err(self.bad("[[alert]]", "test", &file.test, remedy));
-        }
-        if let Some(times) = file
-            .times
-            .as_ref()
-            .filter(|times| !(1..=100).contains(times.get_ref()))
-        {
-            return Err(self.bad("[[alert]]", "times", times, "1 to 100 are possible"));
-        }
-        let exec = file.exec.get_ref();
-        if exec.first().is_none_or(|program| !program.starts_with('/')) {
-            let what = "[[alert]]: exec has no program with its whole path";
-            let remedy = "write [\"/usr/local/bin/page\", \"argument\"]; no shell is started";
-            return Err(self.error(file.exec.span().start, what, remedy));
-        }
-        Ok(MeshAlert {
-            test: file.test.get_ref().clone(),
-            when: self.parsed("[[alert]]", "when", &file.when)?,
-            times: file.times.as_ref().map_or(1, |times| *times.get_ref()),
-            exec: exec.clone(),
-        })
-    }
+/// A value without its place.
+fn inner<T: Clone>(value: &Option<Spanned<T>>) -> Option<T> {
+    value.as_ref().map(|value| value.get_ref().clone())
 }
 
 /// The sites of hosts, in the order of the file.
