@@ -11,7 +11,6 @@ mod aqm;
 mod bucket;
 mod duplex;
 mod emulator_counters;
-mod error;
 mod file;
 mod loss;
 mod packet;
@@ -26,7 +25,6 @@ pub use duplex::Duplex;
 pub use emulator_counters::{
     DropCause, Drops, EmulatorCounters, EmulatorEvent, EventKind, FrameTally, QueueDepth,
 };
-pub use error::Error;
 pub use packet::{
     Delivery, ETHERNET_HEADER, Ecn, EmulatedPacket, FRAME_OVERHEAD, KeptSegments,
     wire_bytes_of_frame,

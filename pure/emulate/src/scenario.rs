@@ -1,8 +1,8 @@
 //! A network as data.
 
 use crate::file::value::{scalar, some, span, whole};
-use crate::{Error, Shape, file, shipped};
-use model::{BitRate, Bytes, Nanos};
+use crate::{Shape, file, shipped};
+use model::{BitRate, Bytes, FileError, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -249,16 +249,16 @@ impl From<Scenario> for String {
 }
 
 impl TryFrom<String> for Scenario {
-    type Error = Error;
+    type Error = FileError;
 
-    fn try_from(text: String) -> Result<Scenario, Error> {
+    fn try_from(text: String) -> Result<Scenario, FileError> {
         Scenario::parse(&text, "the scenario")
     }
 }
 
 impl Scenario {
     /// Reads a scenario file; `file` names it in errors.
-    pub fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
+    pub fn parse(text: &str, file: &str) -> Result<Scenario, FileError> {
         file::parse(text, file)
     }
 

@@ -3,11 +3,12 @@
 use crate::iso8601::moment;
 use crate::light::{USUAL_PACKETS, USUAL_SIZES};
 use crate::rounds::MOST_HOSTS;
-use crate::{LightTest, MeshError, QuietSpan};
+use crate::{LightTest, QuietSpan};
 use model::light::{MAX_PACKETS, PACKET};
 use model::{
-    BitRate, Bulk, Bytes, Cache, CellFigure, Directions, FileCopy, IpVersion, LegLimit, LegOutcome,
-    Nanos, PostgresAddress, Request, SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
+    BitRate, Bulk, Bytes, Cache, CellFigure, Directions, FileCopy, FileError, IpVersion, LegLimit,
+    LegOutcome, Nanos, PostgresAddress, Request, SocketSettings, SourceText, Spec, Udp, WaitMode,
+    Workload, parse_share, suggest, toml_fault,
 };
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -401,33 +402,20 @@ struct AlertTable {
 ///
 /// # Errors
 /// With file, line, table, key and value, if it is none that can be carried out.
-pub fn parse_mesh(text: &str, file: &str) -> Result<Mesh, MeshError> {
-    let source = MeshText { text, file };
+pub fn parse_mesh(text: &str, file: &str) -> Result<Mesh, FileError> {
+    let source = MeshText(SourceText { text, file });
     if text.len() > LONGEST_FILE {
         let what = format!("the file has more than {LONGEST_FILE} bytes");
-        return Err(source.error(0, what, "name a mesh file"));
+        return Err(source.0.error(0, what, "name a mesh file"));
     }
     let read: MeshFile = toml::from_str(text).map_err(|e| source.unread(&e))?;
     source.mesh(read)
 }
 
 /// The text of a file, to name lines and tables in it.
-struct MeshText<'a> {
-    text: &'a str,
-    file: &'a str,
-}
+struct MeshText<'a>(SourceText<'a>);
 
 impl MeshText<'_> {
-    fn error(&self, at: usize, what: impl Into<String>, remedy: impl Into<String>) -> MeshError {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        MeshError {
-            file: self.file.to_owned(),
-            line: before.iter().filter(|&&b| b == b'\n').count() + 1,
-            what: what.into(),
-            remedy: remedy.into(),
-        }
-    }
-
     /// A table that errors call so.
     fn table(&self, name: impl Into<String>) -> MeshTable<'_> {
         MeshTable {
@@ -438,7 +426,7 @@ impl MeshText<'_> {
 
     /// The header of the table that a place lies in.
     fn table_at(&self, at: usize) -> String {
-        let before = self.text.get(..at).unwrap_or_default();
+        let before = self.0.text.get(..at).unwrap_or_default();
         let lines = before.lines().rev();
         let mut headers = lines.map(str::trim).filter(|line| line.starts_with('['));
         let header = headers.find(|line| line.contains(']') && !line.contains('='));
@@ -448,42 +436,19 @@ impl MeshText<'_> {
     }
 
     /// What the reader of TOML found wrong.
-    fn unread(&self, error: &toml::de::Error) -> MeshError {
+    fn unread(&self, error: &toml::de::Error) -> FileError {
         let at = error.span().map_or(0, |span| span.start);
         let table = self.table_at(at);
-        let message = error.message().trim().replace('\n', ", ");
-        let mut quoted = message.split('`').skip(1).step_by(2);
-        let first = quoted.next();
-        match first {
-            Some(name) if message.starts_with("unknown field") => {
-                let known: Vec<&str> = quoted.collect();
-                let what = format!("{table}: unknown key '{name}'");
-                self.error(at, what, suggest(name, &known))
+        match toml_fault(error.message(), "write key = value, with text in quotes") {
+            (what, _) if what == "'mesh' is missing" => {
+                let remedy = "begin the file with [mesh] and name = ...";
+                self.0.error(at, "the table [mesh] is missing", remedy)
             }
-            Some("mesh") if message.starts_with("missing field") => self.error(
-                at,
-                "the table [mesh] is missing",
-                "begin the file with [mesh] and name = ...",
-            ),
-            Some(name) if message.starts_with("missing field") => self.error(
-                at,
-                format!("{table}: '{name}' is missing"),
-                format!("add {name} = ..."),
-            ),
-            _ => match message.split_once(", expected ") {
-                Some((what, expected)) => {
-                    self.error(at, format!("{table}: {what}"), format!("write {expected}"))
-                }
-                None => self.error(
-                    at,
-                    format!("{table}: {message}"),
-                    "write key = value, with text in quotes",
-                ),
-            },
+            (what, remedy) => self.0.error(at, format!("{table}: {what}"), remedy),
         }
     }
 
-    fn mesh(&self, file: MeshFile) -> Result<Mesh, MeshError> {
+    fn mesh(&self, file: MeshFile) -> Result<Mesh, FileError> {
         let head = file.mesh.get_ref();
         let of_head = self.table("[mesh]");
         of_head.name("name", &head.name)?;
@@ -505,7 +470,9 @@ impl MeshText<'_> {
         ] {
             if count > most {
                 let what = format!("{what}: {count} of them");
-                return Err(self.error(0, what, format!("at most {most} are possible")));
+                return Err(self
+                    .0
+                    .error(0, what, format!("at most {most} are possible")));
             }
         }
         let hosts = self.hosts(&file.host)?;
@@ -528,7 +495,7 @@ impl MeshText<'_> {
             tests.push(test);
         }
         if tests.is_empty() {
-            return Err(self.error(0, "the file has no test", "add [[test]]"));
+            return Err(self.0.error(0, "the file has no test", "add [[test]]"));
         }
         // A cycle is cut into the shortest one's length.
         let booked = tests.iter().zip(&file.test);
@@ -558,7 +525,7 @@ impl MeshText<'_> {
         })
     }
 
-    fn calendar(&self, text: &Text) -> Result<Option<PostgresAddress>, MeshError> {
+    fn calendar(&self, text: &Text) -> Result<Option<PostgresAddress>, FileError> {
         let read = match text.get_ref().split_once(':') {
             None if text.get_ref() == "sqlite" => return Ok(None),
             Some(("postgres", address)) => address.parse().map(Some),
@@ -568,20 +535,22 @@ impl MeshText<'_> {
         };
         // Errors do not show what may be a password.
         let remedy = |remedy: String| match text.get_ref().contains("password") {
-            true => self.error(text.span().start, "[mesh]: calendar has a password", remedy),
+            true => self
+                .0
+                .error(text.span().start, "[mesh]: calendar has a password", remedy),
             false => self.table("[mesh]").bad("calendar", text, remedy),
         };
         read.map_err(remedy)
     }
 
-    fn epoch(&self, epoch: &Spanned<Datetime>) -> Result<Nanos, MeshError> {
+    fn epoch(&self, epoch: &Spanned<Datetime>) -> Result<Nanos, FileError> {
         let remedy = "write a moment in UTC, from 1970: 2026-11-23T00:00:00Z";
         let utc = Some(epoch.get_ref()).filter(|epoch| epoch.offset == Some(Offset::Z));
         utc.and_then(moment)
             .ok_or_else(|| self.table("[mesh]").bad("epoch", epoch, remedy))
     }
 
-    fn hosts(&self, tables: &[Spanned<HostTable>]) -> Result<Vec<MeshHost>, MeshError> {
+    fn hosts(&self, tables: &[Spanned<HostTable>]) -> Result<Vec<MeshHost>, FileError> {
         let (mut names, mut agents) = (BTreeSet::new(), BTreeSet::new());
         let mut hosts = Vec::new();
         for table in tables {
@@ -616,7 +585,9 @@ impl MeshText<'_> {
         }
         if hosts.len() < 2 {
             let what = format!("the file has {} hosts", hosts.len());
-            return Err(self.error(0, what, "add [[host]] with name and agent: at least two"));
+            return Err(self
+                .0
+                .error(0, what, "add [[host]] with name and agent: at least two"));
         }
         Ok(hosts)
     }
@@ -626,7 +597,7 @@ impl MeshText<'_> {
         tables: &[Spanned<LinkTable>],
         hosts: &[MeshHost],
         most: usize,
-    ) -> Result<Vec<MeshLink>, MeshError> {
+    ) -> Result<Vec<MeshLink>, FileError> {
         let sites = sites(hosts);
         let mut links: Vec<MeshLink> = Vec::new();
         for table in tables {
@@ -655,7 +626,7 @@ impl MeshText<'_> {
         Ok(links)
     }
 
-    fn test(&self, file: &TestTable, hosts: &[MeshHost]) -> Result<MeshTest, MeshError> {
+    fn test(&self, file: &TestTable, hosts: &[MeshHost]) -> Result<MeshTest, FileError> {
         let table = self.named("[[test]]", &file.name)?;
         let list = |key: &str, names: &Spanned<Vec<Text>>| table.members(key, names, hosts);
         let (from, to) = match (&file.hosts, &file.from, &file.to) {
@@ -736,7 +707,7 @@ impl MeshText<'_> {
         }
     }
 
-    fn alert(&self, file: &AlertTable, tests: &[MeshTest]) -> Result<MeshAlert, MeshError> {
+    fn alert(&self, file: &AlertTable, tests: &[MeshTest]) -> Result<MeshAlert, FileError> {
         let table = self.table("[[alert]]");
         let known: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
         if !known.contains(&file.test.get_ref().as_str()) {
@@ -759,7 +730,7 @@ impl MeshText<'_> {
     }
 
     /// The table of a thing, once its name is known to be one.
-    fn named(&self, kind: &str, name: &Text) -> Result<MeshTable<'_>, MeshError> {
+    fn named(&self, kind: &str, name: &Text) -> Result<MeshTable<'_>, FileError> {
         self.table(kind).name("name", name)?;
         Ok(self.table(format!("{kind} '{}'", name.get_ref())))
     }
@@ -778,9 +749,9 @@ impl MeshTable<'_> {
         value: &Spanned<V>,
         what: impl fmt::Display,
         remedy: impl Into<String>,
-    ) -> MeshError {
+    ) -> FileError {
         let what = format!("{}: {what}", self.name);
-        self.source.error(value.span().start, what, remedy)
+        self.source.0.error(value.span().start, what, remedy)
     }
 
     /// The value of a key that cannot be.
@@ -789,13 +760,13 @@ impl MeshTable<'_> {
         key: &str,
         value: &Spanned<V>,
         remedy: impl Into<String>,
-    ) -> MeshError {
+    ) -> FileError {
         let shown = value.get_ref().to_string();
         let what = format!("{key} = \"{}\" is not possible", shown.escape_debug());
         self.error(value, what, remedy)
     }
 
-    fn name(&self, key: &str, name: &Text) -> Result<(), MeshError> {
+    fn name(&self, key: &str, name: &Text) -> Result<(), FileError> {
         let text = name.get_ref();
         let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
         match (1..=64).contains(&text.len()) && text.bytes().all(fits) {
@@ -804,7 +775,7 @@ impl MeshTable<'_> {
         }
     }
 
-    fn parsed<T: FromStr<Err = String>>(&self, key: &str, value: &Text) -> Result<T, MeshError> {
+    fn parsed<T: FromStr<Err = String>>(&self, key: &str, value: &Text) -> Result<T, FileError> {
         let parsed = value.get_ref().parse();
         parsed.map_err(|remedy| self.bad(key, value, remedy))
     }
@@ -813,7 +784,7 @@ impl MeshTable<'_> {
         &self,
         key: &str,
         value: &Option<Text>,
-    ) -> Result<Option<T>, MeshError> {
+    ) -> Result<Option<T>, FileError> {
         let value = value.as_ref().map(|value| self.parsed(key, value));
         value.transpose()
     }
@@ -824,7 +795,7 @@ impl MeshTable<'_> {
         key: &str,
         value: &Option<Spanned<T>>,
         [least, most]: [T; 2],
-    ) -> Result<Option<T>, MeshError> {
+    ) -> Result<Option<T>, FileError> {
         match value {
             Some(value) if !(least..=most).contains(value.get_ref()) => {
                 Err(self.bad(key, value, format!("{least} to {most} are possible")))
@@ -839,7 +810,7 @@ impl MeshTable<'_> {
         key: &str,
         names: &Spanned<Vec<Text>>,
         hosts: &[MeshHost],
-    ) -> Result<Vec<usize>, MeshError> {
+    ) -> Result<Vec<usize>, FileError> {
         let mut members = BTreeSet::new();
         for name in names.get_ref() {
             let text = name.get_ref().as_str();
@@ -865,7 +836,7 @@ impl MeshTable<'_> {
         Ok(members.into_iter().collect())
     }
 
-    fn spec(&self, file: &TestTable, is_mutual: bool) -> Result<Spec, MeshError> {
+    fn spec(&self, file: &TestTable, is_mutual: bool) -> Result<Spec, FileError> {
         let named = file.kind.as_ref();
         let kind = named.map_or("bulk", |kind| kind.get_ref().as_str());
         if let Some(named) = named.filter(|_| !KINDS.contains(&kind)) {
@@ -905,7 +876,7 @@ impl MeshTable<'_> {
             {
                 let what = format!("{}: '{key}' is no option of kind = \"{kind}\"", self.name);
                 let remedy = format!("leave it out; it is one of {}", kinds.replace(' ', ", "));
-                return Err(self.source.error(at.start, what, remedy));
+                return Err(self.source.0.error(at.start, what, remedy));
             }
         }
         let size = |key: &str, value: &Option<Text>, [least, most]: [u64; 2]| match value {
@@ -1011,7 +982,7 @@ impl MeshTable<'_> {
     }
 
     /// From a file or memory to a file, which does not stay, or memory.
-    fn copy(&self, file: &TestTable) -> Result<Workload, MeshError> {
+    fn copy(&self, file: &TestTable) -> Result<Workload, FileError> {
         let name = |key, value: &Option<Text>| match value {
             Some(value) if value.get_ref().is_empty() => {
                 Err(self.bad(key, value, "write the name of a file; none is memory"))
@@ -1028,7 +999,7 @@ impl MeshTable<'_> {
     }
 
     /// What light probes send, if the test is of these.
-    fn light(&self, file: &TestTable) -> Result<Option<LightTest>, MeshError> {
+    fn light(&self, file: &TestTable) -> Result<Option<LightTest>, FileError> {
         if inner(&file.kind).is_none_or(|kind| kind != "light") {
             return Ok(None);
         }
@@ -1052,7 +1023,7 @@ impl MeshTable<'_> {
         }))
     }
 
-    fn good(&self, value: &Text, figure: CellFigure) -> Result<GoodThreshold, MeshError> {
+    fn good(&self, value: &Text, figure: CellFigure) -> Result<GoodThreshold, FileError> {
         let text = value.get_ref();
         if text.trim().ends_with('%') {
             let share = parse_share(text)
@@ -1098,20 +1069,6 @@ fn one_agent(agent: &str) -> String {
     let name = agent.strip_suffix(&format!(":{AGENT_PORT}"));
     let name = name.unwrap_or(agent).trim_matches(['[', ']']);
     name.to_ascii_lowercase()
-}
-
-/// A remedy for a name that is none of `known`.
-fn suggest(name: &str, known: &[&str]) -> String {
-    let distance = |k: &&str| strsim::levenshtein(name.get(..64).unwrap_or(name), k);
-    match known.iter().min_by_key(|k| distance(k)) {
-        Some(key) if distance(key) <= 1 + key.len() / 4 => format!("did you mean '{key}'?"),
-        Some(_) => {
-            let more = if known.len() > 12 { ", ..." } else { "" };
-            let known: Vec<&str> = known.iter().take(12).copied().collect();
-            format!("known here: {}{more}", known.join(", "))
-        }
-        None => "there is none yet".to_owned(),
-    }
 }
 
 #[cfg(test)]

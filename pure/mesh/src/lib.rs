@@ -10,7 +10,6 @@
 
 mod cell;
 mod check;
-mod error;
 mod file;
 mod iso8601;
 mod light;
@@ -22,7 +21,6 @@ mod suspects;
 
 pub use cell::{FEWEST_FOR_MEDIAN, WINDOW, fires, judge};
 pub use check::{CheckedHost, CheckedLink, CheckedTest, MeshChecked, check, span};
-pub use error::MeshError;
 pub use file::{
     AGENT_PORT, AlertWhen, GoodThreshold, HostPair, Mesh, MeshAlert, MeshHost, MeshLink, MeshTest,
     PairChoice, parse_mesh,

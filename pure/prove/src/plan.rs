@@ -533,7 +533,7 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
             (
                 "margin = \"5%\"",
                 "margn = 5",
-                "plan.toml:5: unknown key 'margn'; known here: title, ",
+                "plan.toml:5: unknown key 'margn'; did you mean 'margin'?",
             ),
             (
                 "streams = 4",

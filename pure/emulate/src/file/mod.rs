@@ -5,10 +5,8 @@ pub(crate) mod value;
 
 pub(crate) use shape::QueueFile;
 
-use crate::{
-    Cidr, Direction, Error, Link, LinkEnd, Nat, Node, NodeKind, Scenario, ScriptStep, Traffic,
-};
-use model::Nanos;
+use crate::{Cidr, Direction, Link, LinkEnd, Nat, Node, NodeKind, Scenario, ScriptStep, Traffic};
+use model::{FileError, Nanos, SourceText, suggest, toml_fault};
 use serde::Deserialize;
 use shape::{RawTable, lay, shape};
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,27 +133,14 @@ impl TryFrom<String> for Address {
     }
 }
 
-/// The text of a file, to name lines in it.
-struct SourceText<'a> {
-    text: &'a str,
-    file: &'a str,
-}
+/// The text of a file, to name its tables in errors.
+struct ScenarioText<'a>(SourceText<'a>);
 
-impl SourceText<'_> {
-    fn error(&self, at: usize, what: impl Into<String>, remedy: impl Into<String>) -> Error {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        Error {
-            file: self.file.to_owned(),
-            line: before.iter().filter(|&&b| b == b'\n').count() + 1,
-            what: what.into(),
-            remedy: remedy.into(),
-        }
-    }
-
+impl ScenarioText<'_> {
     /// Where a line of the table at `at` gives this key.
     fn find(&self, at: usize, key: &str) -> Option<usize> {
         let mut from = at;
-        for line in self.text.get(at..)?.split_inclusive('\n') {
+        for line in self.0.text.get(at..)?.split_inclusive('\n') {
             let entry = line.trim_start();
             if from > at && entry.starts_with('[') {
                 return None;
@@ -176,12 +161,16 @@ impl SourceText<'_> {
         key: &str,
         what: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Result<T, Error> {
-        Err(self.error(self.find(at, key).unwrap_or(at), what, remedy))
+    ) -> Result<T, FileError> {
+        Err(self.0.error(self.find(at, key).unwrap_or(at), what, remedy))
     }
 
     /// Takes an array of tables out of the file.
-    fn tables<'a>(&self, root: &mut DeTable<'a>, key: &str) -> Result<Vec<RawTable<'a>>, Error> {
+    fn tables<'a>(
+        &self,
+        root: &mut DeTable<'a>,
+        key: &str,
+    ) -> Result<Vec<RawTable<'a>>, FileError> {
         let Some(value) = root.remove(key) else {
             return Ok(Vec::new());
         };
@@ -197,7 +186,7 @@ impl SourceText<'_> {
         }
     }
 
-    fn table<'a>(&self, value: Spanned<DeValue<'a>>) -> Result<RawTable<'a>, Error> {
+    fn table<'a>(&self, value: Spanned<DeValue<'a>>) -> Result<RawTable<'a>, FileError> {
         let span = value.span();
         match value.into_inner() {
             DeValue::Table(keys) => Ok(Spanned::new(span, keys)),
@@ -210,31 +199,16 @@ impl SourceText<'_> {
         }
     }
 
-    fn read<'a, T: Deserialize<'a>>(&self, table: RawTable<'a>) -> Result<T, Error> {
+    fn read<'a, T: Deserialize<'a>>(&self, table: RawTable<'a>) -> Result<T, FileError> {
         T::deserialize(toml::de::Deserializer::from(table)).map_err(|e| self.unread(&e))
     }
 
     /// What the reader of TOML found wrong.
-    fn unread(&self, error: &toml::de::Error) -> Error {
+    fn unread(&self, error: &toml::de::Error) -> FileError {
         let at = error.span().map_or(0, |span| span.start);
-        let message = error.message().trim().replace('\n', ", ");
-        let mut quoted = message.split('`').skip(1).step_by(2);
-        let start = message.split(' ').next();
-        match (start, quoted.next(), message.rsplit_once("; ")) {
-            (Some("unknown"), Some(name), _) if message.starts_with("unknown field") => {
-                let known: Vec<&str> = quoted.collect();
-                self.error(at, format!("unknown key '{name}'"), suggest(name, &known))
-            }
-            (Some("missing"), Some(name), _) => {
-                let what = format!("'{name}' is missing");
-                self.error(at, what, format!("add {name} = ..."))
-            }
-            (_, _, Some((what, remedy))) => self.error(at, what, remedy),
-            (_, _, None) => match message.split_once(", expected ") {
-                Some((what, expected)) => self.error(at, what, format!("write {expected}")),
-                None => self.error(at, message, "write key = value, with text in quotes"),
-            },
-        }
+        let usual = "write key = value, with text in quotes";
+        let (what, remedy) = toml_fault(error.message(), usual);
+        self.0.error(at, what, remedy)
     }
 
     /// Refuses a name that is none of `known`; `what` says what names it.
@@ -245,7 +219,7 @@ impl SourceText<'_> {
         at: usize,
         key: &str,
         what: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FileError> {
         if known.contains(&name) {
             return Ok(());
         }
@@ -259,7 +233,7 @@ impl SourceText<'_> {
         names: impl Iterator<Item = (usize, &'a String)>,
         what: &str,
         most: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FileError> {
         let mut seen = BTreeSet::new();
         for (at, name) in names {
             if !seen.insert(name) {
@@ -274,26 +248,16 @@ impl SourceText<'_> {
     }
 }
 
-/// A remedy for a name that is none of `known`.
-fn suggest(name: &str, known: &[&str]) -> String {
-    let distance = |k: &&str| strsim::levenshtein(name.get(..64).unwrap_or(name), k);
-    match known.iter().min_by_key(|k| distance(k)) {
-        Some(key) if distance(key) <= 1 + key.len() / 4 => format!("did you mean '{key}'?"),
-        Some(_) => format!("known here: {}", known.join(", ")),
-        None => "there is none yet".to_owned(),
-    }
-}
-
-pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
-    let source = SourceText { text, file };
+pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, FileError> {
+    let source = ScenarioText(SourceText { text, file });
     if text.len() > MAX_FILE {
         let what = format!("the file has more than {MAX_FILE} bytes");
-        return Err(source.error(0, what, "give a scenario file"));
+        return Err(source.0.error(0, what, "give a scenario file"));
     }
     let mut root = DeTable::parse(text).map_err(|e| {
         let error = source.unread(&e);
         let what = format!("not TOML: {}", error.what);
-        Error { what, ..error }
+        FileError { what, ..error }
     })?;
     node_keys(root.get_ref(), &source)?;
     // What shapes a direction is read once all tables that say so are known.
@@ -303,7 +267,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
 }
 
 /// Refuses a key of another kind of node.
-fn node_keys(root: &DeTable<'_>, source: &SourceText<'_>) -> Result<(), Error> {
+fn node_keys(root: &DeTable<'_>, source: &ScenarioText<'_>) -> Result<(), FileError> {
     for (kind, keys) in NODE_KEYS.iter().filter_map(|row| row.split_once(": ")) {
         let keys: Vec<&str> = keys.split(' ').collect();
         let Some(DeValue::Array(nodes)) = root.get(kind).map(Spanned::get_ref) else {
@@ -314,7 +278,7 @@ fn node_keys(root: &DeTable<'_>, source: &SourceText<'_>) -> Result<(), Error> {
             let name: &str = key.get_ref();
             if !keys.contains(&name) {
                 let what = format!("unknown key '{name}' in a {kind}");
-                return Err(source.error(key.span().start, what, suggest(name, &keys)));
+                return Err(source.0.error(key.span().start, what, suggest(name, &keys)));
             }
         }
     }
@@ -325,8 +289,8 @@ fn scenario<'a>(
     file: ScenarioFile,
     links: Vec<RawTable<'a>>,
     changes: Vec<RawTable<'a>>,
-    source: &SourceText<'_>,
-) -> Result<Scenario, Error> {
+    source: &ScenarioText<'_>,
+) -> Result<Scenario, FileError> {
     if file.host.is_empty() {
         let what = "the scenario has no host";
         return source.fault(0, "", what, "add [[host]] with a name");
@@ -358,7 +322,7 @@ fn scenario<'a>(
         references(node, *at, &nodes, &drafts, source)?;
     }
     Ok(Scenario {
-        text: source.text.to_owned(),
+        text: source.0.text.to_owned(),
         name: file.name,
         why: file.why,
         seed: file.seed.map_or(1, |of| of.0.0),
@@ -375,8 +339,8 @@ fn references(
     at: usize,
     nodes: &[Node],
     drafts: &[Draft<'_>],
-    source: &SourceText<'_>,
-) -> Result<(), Error> {
+    source: &ScenarioText<'_>,
+) -> Result<(), FileError> {
     let Node { name, kind, .. } = node;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     let own = drafts.iter().map(|d| &d.link);
@@ -427,8 +391,8 @@ fn draft<'a>(
     mut keys: RawTable<'a>,
     nodes: &[Node],
     before: &[Draft<'_>],
-    source: &SourceText<'_>,
-) -> Result<Draft<'a>, Error> {
+    source: &ScenarioText<'_>,
+) -> Result<Draft<'a>, FileError> {
     let at = keys.span().start;
     let mut part = |key| match keys.get_mut().remove(key) {
         Some(table) => source.table(table),
@@ -512,7 +476,7 @@ fn draft<'a>(
 }
 
 /// Refuses rings of switches, in which a broadcast would run for ever.
-fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &SourceText<'_>) -> Result<(), Error> {
+fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &ScenarioText<'_>) -> Result<(), FileError> {
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
     let alone = switches.map(|switch| BTreeSet::from([switch.name.as_str()]));
     let mut joined: Vec<BTreeSet<&str>> = alone.collect();
@@ -539,8 +503,8 @@ fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &SourceText<'_>) -> Resul
 fn addresses(
     drafts: &mut [Draft<'_>],
     nodes: &[Node],
-    source: &SourceText<'_>,
-) -> Result<(), Error> {
+    source: &ScenarioText<'_>,
+) -> Result<(), FileError> {
     let links: Vec<&Link> = drafts.iter().map(|d| &d.link).collect();
     let segments = crate::scenario::segments(&links, nodes);
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
@@ -620,8 +584,8 @@ fn free(network: Cidr, taken: &mut BTreeSet<IpAddr>) -> Option<Cidr> {
 fn script<'a>(
     changes: Vec<RawTable<'a>>,
     drafts: &mut [Draft<'a>],
-    source: &SourceText<'_>,
-) -> Result<Vec<ScriptStep>, Error> {
+    source: &ScenarioText<'_>,
+) -> Result<Vec<ScriptStep>, FileError> {
     if let Some(change) = changes.get(MAX_CHANGES) {
         let what = format!("more than {MAX_CHANGES} changes");
         return source.fault(change.span().start, "", what, "leave some out");
@@ -664,8 +628,8 @@ fn script<'a>(
 fn traffic(
     files: Vec<Spanned<Traffic>>,
     nodes: &[Node],
-    source: &SourceText<'_>,
-) -> Result<Vec<Traffic>, Error> {
+    source: &ScenarioText<'_>,
+) -> Result<Vec<Traffic>, FileError> {
     let hosts = nodes.iter().filter(|n| n.kind == NodeKind::Host);
     let hosts: Vec<&str> = hosts.map(|n| n.name.as_str()).collect();
     let mut all: Vec<(usize, Traffic)> = Vec::new();

@@ -1,9 +1,9 @@
 //! The keys that shape one direction of a link: tables laid over each other, then read and checked.
 
-use super::SourceText;
+use super::ScenarioText;
 use super::value::{AnyScalar, WholeNumber, some};
-use crate::{Aqm, Bucket, CoDelRule, Cross, Error, Queue, QueueLimit, RedRule, Shape};
-use model::Bytes;
+use crate::{Aqm, Bucket, CoDelRule, Cross, Queue, QueueLimit, RedRule, Shape};
+use model::{Bytes, FileError};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -34,13 +34,13 @@ pub(super) fn shape(
     table: &RawTable<'_>,
     link: &str,
     mtu: u32,
-    source: &SourceText<'_>,
-) -> Result<Shape, Error> {
+    source: &ScenarioText<'_>,
+) -> Result<Shape, FileError> {
     let shape: Shape = source.read(table.clone())?;
     let fault = |key, what: String, remedy: &str| {
         let at = table.get_ref().get_key_value(key);
         let at = at.map_or(table.span().start, |(key, _)| key.span().start);
-        Err(source.error(at, what, remedy))
+        Err(source.0.error(at, what, remedy))
     };
     let mtu = u64::from(mtu);
     if let Some(QueueLimit::Bytes(Bytes(most))) = shape.queue.as_ref().map(|q| q.limit)

@@ -7,7 +7,8 @@ use super::{
 use model::{
     Arm, Bulk, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Estimand, Factor, FactorLevel,
     IpVersion, Knob, LegLimit, Metric, Nanos, OptionUnit, Placement, Plan, Request, SOCKET_OPTIONS,
-    Setting, SocketOption, SocketSettings, Spec, WaitMode, Workload, apply_to_spec,
+    Setting, SocketOption, SocketSettings, Spec, WaitMode, Workload, apply_to_spec, line_at,
+    toml_fault,
 };
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -36,9 +37,11 @@ pub fn parse_plan(text: &str, file: &str, fresh_seed: u64) -> Result<Plan, PlanE
     }
     let read: PlanFile = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
+        let usual = "'linerate prove --help' shows a whole plan";
+        let (what, remedy) = toml_fault(e.message(), usual);
         PlanError {
             line: place(line_at(text, at)),
-            ..not_read(e.message())
+            ..PlanError::new("", what, remedy)
         }
     })?;
     read.plan(fresh_seed)
@@ -542,44 +545,6 @@ impl Serialize for QuantityText<ShareText> {
 }
 
 // ---- faults ----
-
-/// What the reader of TOML says, as what and remedy.
-fn not_read(message: &str) -> PlanError {
-    let message = message.trim().replace('\n', ", ");
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    if let [name, known @ ..] = &quoted[..] {
-        if message.starts_with("unknown field") {
-            let what = format!("unknown key '{name}'");
-            return PlanError::new("", what, suggest(name, known));
-        }
-        if message.starts_with("missing field") {
-            let what = format!("'{name}' is missing");
-            return PlanError::new("", what, format!("add {name} = ..."));
-        }
-    }
-    match message.rsplit_once("; ") {
-        Some((what, remedy)) => PlanError::new("", what, remedy),
-        None => PlanError::new("", message, "'linerate prove --help' shows a whole plan"),
-    }
-}
-
-/// A remedy for a name that is none of `known`.
-fn suggest(name: &str, known: &[&str]) -> String {
-    let same = |k: &&&str| {
-        let plain = |s: &str| s.replace(['_', '-', 's'], "").to_lowercase();
-        plain(k) == plain(name) || k.starts_with(name) || name.starts_with(**k)
-    };
-    match known.iter().find(same) {
-        Some(key) => format!("did you mean '{key}'?"),
-        None => format!("known here: {}", known.join(", ")),
-    }
-}
-
-/// The line of this byte, from 1.
-fn line_at(text: &str, at: usize) -> usize {
-    let before = &text.as_bytes()[..at.min(text.len())];
-    before.iter().filter(|&&b| b == b'\n').count() + 1
-}
 
 /// The line of a key like `run.bytes`, or of the nearest thing above it; 1 if there is nothing.
 fn line_of_key(text: &str, key: &str) -> usize {
