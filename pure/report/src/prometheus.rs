@@ -25,8 +25,8 @@ const UNITS: [&str; 7] = [
     "ratio",
 ];
 
-/// Name with its unit, meaning, and the figure of a leg where it is known.
-struct Gauge(&'static str, &'static str, fn(&LegSummary) -> Option<f64>);
+/// Name with its unit, meaning, and the figure of a thing where it is known.
+struct Gauge<T>(&'static str, &'static str, fn(&T) -> Option<f64>);
 
 macro_rules! gauges {
     ($($name:literal $meaning:literal $figure:expr;)*) => {
@@ -34,7 +34,7 @@ macro_rules! gauges {
     };
 }
 
-static GAUGES: &[Gauge] = gauges! {
+static GAUGES: &[Gauge<LegSummary>] = gauges! {
     "goodput_bytes_per_second"
         "Bytes that the receiving application took, by time, slow start included."
         |leg| rate(Some(leg.goodput));
@@ -75,6 +75,27 @@ static GAUGES: &[Gauge] = gauges! {
     "request_latency_mean_seconds" "Mean time from a request to its whole reply."
         |leg| seconds(Some(leg.requests.as_ref()?.mean));
     "answered_requests_per_second" "Requests answered a second." |leg| Some(leg.requests.as_ref()?.per_s);
+};
+
+/// Of the newest leg of a cell of a mesh.
+static CELL_GAUGES: &[Gauge<MeshLeg>] = gauges! {
+    "leg_goodput_bits_per_second" "Goodput of the newest leg of a cell of a mesh."
+        |leg| Some(leg.goodput?.0 as f64);
+    "leg_latency_seconds" "Median latency of its requests, RTT of its light probes, or RTT under load."
+        |leg| seconds(leg.rtt_p50);
+    "leg_loss_ratio" "Share of its datagrams or packets that were lost."
+        |leg| Some(leg.loss_ppm? as f64 / 1e6);
+    "leg_mtu_bytes" "The largest packet that passed, of light probes or by a search for the path MTU."
+        |leg| Some(leg.mtu? as f64);
+    "leg_timestamp_seconds" "Its start, seconds since 1970-01-01 UTC."
+        |leg| Some(leg.starts.as_secs_f64());
+    "cell_low" "1 if it was low, 0 if it was good." |leg| match leg.outcome {
+        LegOutcome::Low => Some(1.0),
+        LegOutcome::Good => Some(0.0),
+        _ => None,
+    };
+    "cell_shifted" "1 if the level of the cell changed among its last 200 legs."
+        |leg| Some(f64::from(u8::from(leg.level_since.is_some())));
 };
 
 fn rate(rate: Option<BitRate>) -> Option<f64> {
@@ -130,12 +151,12 @@ pub fn text<'a>(
         let key = [run.local_key(), run.remote_key(), workload];
         keep_newest(&mut last, key, (end.as_secs_f64(), run), |run| run.0);
     }
-    let mut out = String::new();
+    let mut out = Exposition::default();
     for Gauge(name, help, of) in GAUGES {
         let values = legs
             .iter()
             .filter_map(|(series, (.., leg))| Some((series.clone(), of(leg)?)));
-        family(&mut out, name, "gauge", help, values);
+        out.gauge(name, help, values);
     }
     let latencies = legs
         .iter()
@@ -145,45 +166,33 @@ pub fn text<'a>(
     });
     // Without _sum and _count: these are counters in a summary, and each run begins at zero.
     let help = "Time from a request to its whole reply.";
-    family(
-        &mut out,
-        "request_latency_seconds",
-        "summary",
-        help,
-        latencies,
-    );
+    out.family("request_latency_seconds", "summary", help, latencies);
     let help = "End of the measurement that the figures are of, seconds since 1970-01-01 UTC.";
     let times = legs.iter().map(|(series, (at, ..))| (series.clone(), *at));
-    family(
-        &mut out,
-        "measurement_timestamp_seconds",
-        "gauge",
-        help,
-        times,
-    );
+    out.gauge("measurement_timestamp_seconds", help, times);
     let help = "The run that the figures are of; always 1.";
     let runs = legs
         .iter()
         .map(|(series, (_, run, _))| (format!("{series},{}", label("run", &run.id)), 1.0));
-    family(&mut out, "measurement_info", "gauge", help, runs);
+    out.gauge("measurement_info", help, runs);
     let help = "1 if the last run of the path was complete, 0 if it failed or was interrupted.";
     let success = last.values().map(|(_, run)| {
         let is_complete = run.ended == Ended::Complete;
         (path(run), f64::from(u8::from(is_complete)))
     });
-    family(&mut out, "last_run_success", "gauge", help, success);
+    out.gauge("last_run_success", help, success);
     let help = "End of the last run of the path, seconds since 1970-01-01 UTC.";
     let times = last.values().map(|(at, run)| (path(run), *at));
-    family(&mut out, "last_run_timestamp_seconds", "gauge", help, times);
+    out.gauge("last_run_timestamp_seconds", help, times);
     cells(&mut out, meshes);
-    out + "# EOF\n"
+    out.0 + "# EOF\n"
 }
 
 /// Cells of all meshes at most: each has seven series.
 const MOST_CELLS: usize = 20_000;
 
 /// The newest leg of each cell.
-fn cells(out: &mut String, meshes: &[MeshGrid]) {
+fn cells(out: &mut Exposition, meshes: &[MeshGrid]) {
     let all = meshes.iter().flat_map(|grid| {
         let named = move |at: usize| grid.hosts[at].name.as_str();
         let cells = grid.cells.iter();
@@ -199,51 +208,12 @@ fn cells(out: &mut String, meshes: &[MeshGrid]) {
     });
     let all: Vec<(String, &GridCell, &MeshLeg)> = all.collect();
     let shown = &all[..all.len().min(MOST_CELLS)];
-    let mut gauge = |name, help, value: &dyn Fn(&GridCell, &MeshLeg) -> Option<f64>| {
+    for Gauge(name, help, of) in CELL_GAUGES {
         let values = shown
             .iter()
-            .filter_map(|(series, cell, leg)| Some((series.clone(), value(cell, leg)?)));
-        family(out, name, "gauge", help, values);
-    };
-    gauge(
-        "leg_goodput_bits_per_second",
-        "Goodput of the newest leg of a cell of a mesh.",
-        &|_, leg| Some(leg.goodput?.0 as f64),
-    );
-    gauge(
-        "leg_latency_seconds",
-        "Median latency of its requests, RTT of its light probes, or RTT under load.",
-        &|_, leg| seconds(leg.rtt_p50),
-    );
-    gauge(
-        "leg_loss_ratio",
-        "Share of its datagrams or packets that were lost.",
-        &|_, leg| Some(leg.loss_ppm? as f64 / 1e6),
-    );
-    gauge(
-        "leg_mtu_bytes",
-        "The largest packet that passed, of light probes or by a search for the path MTU.",
-        &|_, leg| Some(leg.mtu? as f64),
-    );
-    gauge(
-        "leg_timestamp_seconds",
-        "Its start, seconds since 1970-01-01 UTC.",
-        &|_, leg| Some(leg.starts.as_secs_f64()),
-    );
-    gauge(
-        "cell_low",
-        "1 if it was low, 0 if it was good.",
-        &|_, leg| match leg.outcome {
-            LegOutcome::Low => Some(1.0),
-            LegOutcome::Good => Some(0.0),
-            _ => None,
-        },
-    );
-    gauge(
-        "cell_shifted",
-        "1 if the level of the cell changed among its last 200 legs.",
-        &|_, leg| Some(f64::from(u8::from(leg.level_since.is_some()))),
-    );
+            .filter_map(|(series, _, leg)| Some((series.clone(), of(leg)?)));
+        out.gauge(name, help, values);
+    }
     let outcomes = shown.iter().map(|(series, cell, leg)| {
         (
             format!("{series},{}", label("outcome", leg.outcome.name())),
@@ -252,30 +222,21 @@ fn cells(out: &mut String, meshes: &[MeshGrid]) {
     });
     let help =
         "How many of the newest legs of a cell in a row had the outcome of the newest, 21 at most.";
-    family(out, "leg_outcome", "gauge", help, outcomes);
-    let left_out = (all.len() - shown.len()) as f64;
-    let left_out = [(String::new(), left_out)]
-        .into_iter()
-        .filter(|(_, count)| *count > 0.0);
-    family(
-        out,
-        "cells_left_out",
-        "gauge",
-        "Cells beyond the 20,000 that are shown.",
-        left_out,
-    );
+    out.gauge("leg_outcome", help, outcomes);
+    let left_out = all.len() - shown.len();
+    let left_out = (left_out > 0).then(|| (String::new(), left_out as f64));
+    let help = "Cells beyond the 20,000 that are shown.";
+    out.gauge("cells_left_out", help, left_out);
 }
 
 /// Counters of a watch of the sockets of this host, by network of the peers, port and process.
 pub fn watched(open: u64, account: &SocketAccount, groups: &[SocketGroup]) -> String {
-    let mut out = String::new();
+    let mut out = Exposition::default();
     let labels = |of: &SocketGroup| {
-        let port = of.port.to_string();
-        let process = of.process.to_string();
         [
             label("peer", &of.peer),
-            label("port", &port),
-            label("process", &process),
+            label("port", &of.port.to_string()),
+            label("process", &of.process.to_string()),
         ]
         .join(",")
     };
@@ -287,31 +248,16 @@ pub fn watched(open: u64, account: &SocketAccount, groups: &[SocketGroup]) -> St
         })
     });
     let help = "Time that a limit had, of all sockets of these peers, this port and this process together.";
-    family(
-        &mut out,
-        "watch_limited_seconds_total",
-        "counter",
-        help,
-        limited,
-    );
-    type Of = fn(&SocketGroup) -> u64;
-    let counters: [(&str, &str, Of); 3] = [
-        ("watch_sent_bytes_total", "Bytes acknowledged.", |of| {
-            of.sent.0
-        }),
-        ("watch_received_bytes_total", "Bytes received.", |of| {
-            of.received.0
-        }),
-        ("watch_sockets_total", "Sockets that were seen.", |of| {
-            of.sockets
-        }),
-    ];
-    for (name, help, value) in counters {
-        let all = groups
-            .iter()
-            .filter(|of| of.sockets > 0)
-            .map(|of| (labels(of), value(of) as f64));
-        family(&mut out, name, "counter", help, all);
+    out.family("watch_limited_seconds_total", "counter", help, limited);
+    let counters: &[Gauge<SocketGroup>] = gauges! {
+        "watch_sent_bytes_total" "Bytes acknowledged." |of| bytes(Some(of.sent));
+        "watch_received_bytes_total" "Bytes received." |of| bytes(Some(of.received));
+        "watch_sockets_total" "Sockets that were seen." |of| Some(of.sockets as f64);
+    };
+    for Gauge(name, help, value) in counters {
+        let seen = groups.iter().filter(|of| of.sockets > 0);
+        let all = seen.filter_map(|of| Some((labels(of), value(of)?)));
+        out.family(name, "counter", help, all);
     }
     let missing = [
         ("no_last_state", account.vanished),
@@ -320,22 +266,10 @@ pub fn watched(open: u64, account: &SocketAccount, groups: &[SocketGroup]) -> St
     ];
     let missing = missing.map(|(why, n)| (label("why", why), n as f64));
     let help = "Connections that are missing in the counters.";
-    family(
-        &mut out,
-        "watch_missing",
-        "gauge",
-        help,
-        missing.into_iter(),
-    );
+    out.gauge("watch_missing", help, missing);
     let help = "Sockets that are open.";
-    family(
-        &mut out,
-        "watch_open_sockets",
-        "gauge",
-        help,
-        [(String::new(), open as f64)].into_iter(),
-    );
-    out
+    out.gauge("watch_open_sockets", help, [(String::new(), open as f64)]);
+    out.0
 }
 
 fn keep_newest<K: Ord, T>(of: &mut BTreeMap<K, T>, key: K, new: T, at: fn(&T) -> f64) {
@@ -346,29 +280,37 @@ fn keep_newest<K: Ord, T>(of: &mut BTreeMap<K, T>, key: K, new: T, at: fn(&T) ->
     }
 }
 
-/// All samples of a name; nothing where there are none.
-fn family(
-    out: &mut String,
-    name: &str,
-    kind: &str,
-    help: &str,
-    samples: impl Iterator<Item = (String, f64)>,
-) {
-    let mut lines = String::new();
-    for (labels, value) in samples.filter(|(_, value)| value.is_finite()) {
-        let _ = writeln!(lines, "linerate_{name}{{{labels}}} {value}");
+/// The text, as far as it is written.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    fn gauge(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (String, f64)>) {
+        self.family(name, "gauge", help, samples);
     }
-    if lines.is_empty() {
-        return;
+
+    /// All samples of a name; nothing where there are none.
+    fn family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, f64)>,
+    ) {
+        let mut lines = String::new();
+        let finite = samples.into_iter().filter(|(_, value)| value.is_finite());
+        for (labels, value) in finite {
+            let _ = writeln!(lines, "linerate_{name}{{{labels}}} {value}");
+        }
+        if lines.is_empty() {
+            return;
+        }
+        self.0 += &format!("# HELP linerate_{name} {help}\n# TYPE linerate_{name} {kind}\n");
+        if let Some(unit) = UNITS.iter().find(|unit| name.ends_with(*unit)) {
+            self.0 += &format!("# UNIT linerate_{name} {unit}\n");
+        }
+        self.0 += &lines;
     }
-    let _ = writeln!(
-        out,
-        "# HELP linerate_{name} {help}\n# TYPE linerate_{name} {kind}"
-    );
-    if let Some(unit) = UNITS.iter().find(|unit| name.ends_with(*unit)) {
-        let _ = writeln!(out, "# UNIT linerate_{name} {unit}");
-    }
-    *out += &lines;
 }
 
 /// Labels of what was measured.
