@@ -103,7 +103,9 @@ pub fn view(framed: &[u8]) -> FrameView {
         6 | 17 => frame.get(view.transport..view.transport + 4),
         _ => None,
     };
-    view.flow = hash(&[addresses, &[protocol], ports.unwrap_or(&[])]);
+    let parts = [addresses, &[protocol], ports.unwrap_or(&[])];
+    // The same on every machine and for ever, as a recorded seed wants it.
+    view.flow = model::seed_of(parts.into_iter().flatten().copied());
     view.payload = match protocol {
         6 if frame.len() >= view.transport + 20 => {
             let flags = frame[view.transport + 13];
@@ -274,14 +276,6 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 
 fn put16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
-}
-
-/// FNV-1a: the same on every machine and for ever, as a recorded seed wants it.
-fn hash(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().copied().flatten();
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

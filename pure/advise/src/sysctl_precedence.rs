@@ -1,6 +1,7 @@
 //! Which of the files that set a sysctl at the start of a host wins.
 
 use model::advice::{ConfigFile, Setter};
+use model::segment::is_like;
 
 /// Where `sysctl.d(5)` looks. A file hides those of the same name in later directories; what is left is
 /// applied in the order of the names, whatever the directory, and the last to set a key wins.
@@ -93,19 +94,7 @@ pub(crate) fn assignment(line: &str) -> Option<(String, String)> {
 /// Whether a key, or a pattern with `*` in the place of whole or partial names, means this one.
 fn covers(set: &str, key: &str) -> bool {
     let (set, key) = (set.split('.'), key.split('.'));
-    set.clone().count() == key.clone().count() && set.zip(key).all(|(p, name)| fits(p, name))
-}
-
-fn fits(pattern: &str, name: &str) -> bool {
-    let Some((head, tail)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(rest) = name.strip_prefix(head) else {
-        return false;
-    };
-    (0..=rest.len())
-        .filter(|at| rest.is_char_boundary(*at))
-        .any(|at| fits(tail, &rest[at..]))
+    set.clone().count() == key.clone().count() && set.zip(key).all(|(p, name)| is_like(name, p))
 }
 
 #[cfg(test)]

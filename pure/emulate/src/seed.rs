@@ -25,14 +25,10 @@ pub(crate) fn spread(random: &mut Random, distribution: Distribution) -> f64 {
     }
 }
 
-/// The seed of one direction of one link, from the scenario's: FNV-1a over all three.
+/// The seed of one direction of one link, from the scenario's.
 pub(crate) fn seed_of(scenario: u64, link: &str, direction: u8) -> u64 {
     let bytes = scenario.to_le_bytes().into_iter().chain(link.bytes());
-    bytes
-        .chain([direction])
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+    model::seed_of(bytes.chain([direction]))
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ pub fn circle(n: usize) -> Vec<Vec<HostPair>> {
 
 /// The rounds of a cycle of a test. Links that are full put pairs off to a later round, or to rounds behind the last.
 pub fn rounds(mesh: &Mesh, test: &MeshTest, cycle: u64) -> Vec<Vec<HostPair>> {
-    let seed = seed(&mesh.name, &test.name);
+    let names = mesh.name.bytes().chain([0]).chain(test.name.bytes());
+    let seed = model::seed_of(names);
     let all = match test.pairs {
         PairChoice::All if test.mutual => named(circle(test.from.len()), &test.from),
         PairChoice::All => between(test),
@@ -193,14 +194,6 @@ impl OpenRound {
         }
         fits
     }
-}
-
-/// A seed from names: FNV-1a of 64 bits (draft-eastlake-fnv).
-fn seed(mesh: &str, test: &str) -> u64 {
-    let bytes = mesh.bytes().chain([0]).chain(test.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -49,6 +49,14 @@ impl Random {
     }
 }
 
+/// A seed from bytes, the same on every machine and for ever: FNV-1a of 64 bits (draft-eastlake-fnv).
+pub fn seed_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let bytes = bytes.into_iter();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

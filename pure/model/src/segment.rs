@@ -299,25 +299,29 @@ impl Comm {
 
     /// Whether a pattern with any number of `*`, each for any letters, is all of the name.
     pub fn is_like(&self, pattern: &str) -> bool {
-        let name = self.to_string();
-        let Some((begin, rest)) = pattern.split_once('*') else {
-            return pattern == name;
-        };
-        let Some(mut left) = name.strip_prefix(begin) else {
-            return false;
-        };
-        let mut parts = rest.split('*').peekable();
-        while let Some(part) = parts.next() {
-            if parts.peek().is_none() {
-                return left.ends_with(part);
-            }
-            match left.find(part) {
-                Some(at) => left = &left[at + part.len()..],
-                None => return false,
-            }
-        }
-        true
+        is_like(&self.to_string(), pattern)
     }
+}
+
+/// Whether a pattern with any number of `*`, each for any letters, is all of a name.
+pub fn is_like(name: &str, pattern: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut left) = name.strip_prefix(begin) else {
+        return false;
+    };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return left.ends_with(part);
+        }
+        match left.find(part) {
+            Some(at) => left = &left[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
 }
 
 impl fmt::Display for Comm {
