@@ -389,7 +389,7 @@ mod tests {
     fn the_facts_of_a_sender_get_what_was_unread_in_each_reading() {
         let reader = read_late();
         let mut facts = crate::facts::tests::steady(3);
-        reader.inform(&mut facts, Nanos::from_millis(10), &Clocks::ONE);
+        reader.inform(&mut facts, Nanos::from_millis(10), &Clocks::default());
         let unread: Vec<_> = facts
             .readings
             .iter()

@@ -66,7 +66,7 @@ fn inform(
         facts.source = Source::TraceOfBothEnds;
     }
     if let Some(reader) = &reader {
-        reader.inform(facts, begun, clocks.unwrap_or(&Clocks::ONE));
+        reader.inform(facts, begun, clocks.unwrap_or(&Clocks::default()));
     }
     let mut shown = Vec::new();
     if let Some(found) = found {

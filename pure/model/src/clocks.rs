@@ -3,8 +3,8 @@
 use crate::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// The clocks of two captures or traces, by the packets that passed both places.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The clocks of two captures or traces, by the packets that passed both places. By default it is one clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clocks {
     /// The second's minus the first's when the first began, in nanoseconds; both count from their beginning.
     pub offset_ns: i64,
@@ -31,18 +31,6 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Of two places that have one clock.
-    pub const ONE: Clocks = Clocks {
-        offset_ns: 0,
-        ahead_ns: None,
-        drift_ppm: 0.0,
-        matched: 0,
-        error: Nanos(0),
-        asymmetry: Nanos(0),
-        residual: Nanos(0),
-        step: None,
-    };
-
     /// What speaks against them.
     pub fn doubt(&self) -> Option<String> {
         self.step.map(|step| {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 named! {
     /// What became of a planned leg.
+    #[derive(Default)]
     LegOutcome, "outcome" {
         /// Measured, and as good as the test requires.
         Good = "good",
@@ -14,6 +15,7 @@ named! {
         /// It began, and nothing was measured.
         Failed = "failed",
         /// It did not begin: no free time, an agent that is away or refused.
+        #[default]
         Missed = "missed",
         /// It was not to begin: quiet hours or the bytes of a day.
         Skipped = "skipped",
@@ -70,7 +72,7 @@ impl CellFigure {
 }
 
 /// A leg of a mesh, also one that did not happen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MeshLeg {
     /// The run that it is part of; of a leg that did not happen the name of its slot.
     pub run: RunId,
@@ -143,21 +145,8 @@ impl MeshLeg {
             src,
             dst,
             starts,
-            span: Nanos(0),
-            bytes: None,
-            goodput: None,
-            retrans_ppm: None,
-            rtt_idle: None,
-            rtt_p50: None,
-            rtt_p95: None,
-            packets: None,
-            busy: false,
-            loss_ppm: None,
-            mtu: None,
-            limited_by: None,
             outcome,
-            why: None,
-            level_since: None,
+            ..MeshLeg::default()
         }
     }
 }

@@ -237,7 +237,7 @@ impl RequestObserver {
                 let is_client = |(_, view): &(SeenRequest, Viewpoint)| *view == Viewpoint::Client;
                 let all = with_views(kept.seen, &self.out);
                 let (clients, servers) = all.into_iter().partition(is_client);
-                aggregate::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
+                aggregate::of_both(clients, servers, Some(&Clocks::default()), &self.links)
             }
         };
         let mut requests = aggregate.finish(self.unanswered, self.out.unread, self.links);

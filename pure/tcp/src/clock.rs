@@ -44,7 +44,7 @@ pub enum Second {}
 ///
 /// ```
 /// use linerate_tcp::clock::{First, HostTime, Second};
-/// let clocks = model::Clocks { offset_ns: 700, ..model::Clocks::ONE };
+/// let clocks = model::Clocks { offset_ns: 700, ..model::Clocks::default() };
 /// let left = HostTime::<First>::new(model::Nanos(1_000));
 /// let came = HostTime::<Second>::new(model::Nanos(1_750));
 /// assert_eq!(came.by_first(&clocks).since(left), 50);

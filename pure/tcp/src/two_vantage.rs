@@ -545,7 +545,7 @@ mod tests {
             offset_ns: AHEAD as i64,
             drift_ppm,
             residual: Nanos(1000),
-            ..Clocks::ONE
+            ..Clocks::default()
         }
     }
 
@@ -672,7 +672,7 @@ mod tests {
                     .collect(),
                 acks: Vec::new(),
             };
-            let copies = Copies::of(&near, &far, &Clocks::ONE, 1000);
+            let copies = Copies::of(&near, &far, &Clocks::default(), 1000);
             copies.copies[0]
                 .iter()
                 .map(|copy| copy.1)
