@@ -4,7 +4,7 @@ use crate::defaults::default_of;
 use crate::host::{now, number, three};
 use crate::path_sample::PathSample;
 use crate::requirements::{fits_memory, largest_granted, needs};
-use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
+use model::advice::{Advice, Change, Declined, Proposal};
 use model::finding::{Conclusion, Evidence, EvidenceKey, Explanation, Finding, Limit};
 use model::{
     Bytes, DeviceKnob, Fingerprint, Knob, OffloadKnob, On, RouteKnob, Setting, Side, SocketKnob,
@@ -171,7 +171,7 @@ impl Advisor<'_> {
             return;
         }
         let needs = self.advice.needs.clone();
-        let bdp = self.bdp_in_words();
+        let bdp = needs.in_flight();
         let sends = cause.limit == Limit::SendBuffer;
         let (set_by_hand, asked) = match sends {
             true => (self.way.send_buffer_set, needs.asked_send_buffer()),
@@ -261,30 +261,6 @@ impl Advisor<'_> {
             Some(self.change(knob, on, side, why, "RFC 7323; ip-sysctl.rst"))
         };
         keys.into_iter().filter_map(switched_on).collect()
-    }
-
-    fn bdp_in_words(&self) -> String {
-        let Needs {
-            rate,
-            rate_from,
-            rtt,
-            connections,
-            bdp,
-            ..
-        } = &self.advice.needs;
-        let rate = match rate_from {
-            RateFrom::User => format!("{rate} as you say"),
-            RateFrom::Line => format!("{rate} of the slower device"),
-            RateFrom::Reached => format!("{rate} as reached"),
-            RateFrom::Step => {
-                format!("{rate} (four times what was reached, since the path's rate is unknown)")
-            }
-        };
-        let among = match connections {
-            0 | 1 => String::new(),
-            n => format!(", divided among {n} connections"),
-        };
-        format!("{rate} x RTT {rtt} = {bdp} in flight{among}")
     }
 
     fn congestion(&mut self, cause: &Finding) {

@@ -29,6 +29,17 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// How its bandwidth-delay product comes about.
+    pub fn in_flight(&self) -> String {
+        let Needs { rate, rtt, bdp, .. } = self;
+        let among = match self.connections {
+            0 | 1 => String::new(),
+            n => format!(" in each of {n} connections"),
+        };
+        let from = self.rate_from.words();
+        format!("{rate} ({from}) x RTT {rtt} = {bdp} in flight{among}")
+    }
+
     /// The `SO_RCVBUF` to request where it is set by hand: the kernel doubles it (socket(7)).
     pub fn asked_receive_buffer(&self) -> Bytes {
         Bytes(self.receive_buffer.0 / 2)
@@ -52,6 +63,18 @@ pub enum RateFrom {
     Reached,
     /// Four times what was reached: buffers held the transfer, and what the path carries is unknown.
     Step,
+}
+
+impl RateFrom {
+    /// Behind the rate.
+    pub const fn words(self) -> &'static str {
+        match self {
+            RateFrom::User => "as you say",
+            RateFrom::Line => "of the slower device",
+            RateFrom::Reached => "as reached",
+            RateFrom::Step => "four times what was reached, since no source has the path's rate",
+        }
+    }
 }
 
 /// A setting that is proposed.

@@ -1,7 +1,7 @@
 //! What the settings of the hosts of a path are worth, in words: what does harm first, each with its reason.
 
 use crate::words::{Ink, Style, escape, escape_sentence};
-use model::advice::{AuditReport, Guidance, HostAudit, Item, Needs, RateFrom, Setter, Worth};
+use model::advice::{AuditReport, Guidance, HostAudit, Item, Needs, Setter, Worth};
 use model::{Direction, Side};
 
 /// For people.
@@ -47,26 +47,15 @@ fn answer(report: &AuditReport) -> String {
 }
 
 fn needs(needs: &Needs) -> String {
-    let (rate, rtt, bdp) = (needs.rate, needs.rtt, needs.bdp);
-    let (receive_buffer, send_buffer) = (needs.receive_buffer, needs.send_buffer);
     let way = match needs.direction {
         Direction::Up => "up (from this host)",
         Direction::Down => "down (to this host)",
     };
-    let from = match needs.rate_from {
-        RateFrom::User => " as given",
-        RateFrom::Line => " of the slower device",
-        RateFrom::Reached => " as reached",
-        RateFrom::Step => {
-            " (four times what was reached: buffers held it, and no source has the path's rate)"
-        }
-    };
-    let among = match needs.connections {
-        0 | 1 => String::new(),
-        n => format!(" in each of {n} connections"),
-    };
     format!(
-        "{way}: {rate}{from} x RTT {rtt} = {bdp} in flight{among}; this takes {receive_buffer} of buffer at the receiver and {send_buffer} at the sender"
+        "{way}: {}; this takes {} of buffer at the receiver and {} at the sender",
+        needs.in_flight(),
+        needs.receive_buffer,
+        needs.send_buffer
     )
 }
 

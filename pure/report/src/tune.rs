@@ -3,7 +3,7 @@
 use crate::explain::sentences;
 use crate::prelude::*;
 use crate::prove::in_short;
-use model::advice::{Change, Foreign, RateFrom};
+use model::advice::{Change, Foreign};
 use model::{Attempt, Fate, Look, Round, Scope, Setting, Side, Tuning};
 
 /// An experiment of the story, and what it says.
@@ -162,12 +162,7 @@ impl Story {
     fn advice(&mut self, round: &Round, dry_run: bool) {
         let advice = &round.advice;
         let needs = &advice.needs;
-        let from = match needs.rate_from {
-            RateFrom::User => "as you say",
-            RateFrom::Line => "of the slower device",
-            RateFrom::Reached => "as it reached",
-            RateFrom::Step => "four times what it reached, since no source has the path's rate",
-        };
+        let from = needs.rate_from.words();
         self.part("Needed");
         self.paragraph(&format!(
             "{} ({from}) with an RTT of {} have {} in flight on each connection: a receive buffer of {} and a send buffer of {}.",
