@@ -300,11 +300,10 @@ impl FromStr for AlertWhen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<AlertWhen, String> {
-        match text {
-            "low" => Ok(AlertWhen::Outcome(LegOutcome::Low)),
-            "failed" => Ok(AlertWhen::Outcome(LegOutcome::Failed)),
-            "missed" => Ok(AlertWhen::Outcome(LegOutcome::Missed)),
-            "shifted" => Ok(AlertWhen::Shifted),
+        use LegOutcome::{Failed, Low, Missed};
+        match text.parse() {
+            Ok(outcome @ (Low | Failed | Missed)) => Ok(AlertWhen::Outcome(outcome)),
+            _ if text == "shifted" => Ok(AlertWhen::Shifted),
             _ => Err("write \"low\", \"failed\", \"missed\" or \"shifted\"".to_owned()),
         }
     }

@@ -1,6 +1,7 @@
 //! What to set, and why: needs of a path, proposals, and what the settings of a host are worth.
 
 use crate::finding;
+use crate::names::named;
 use crate::{BitRate, Bytes, Direction, Knob, Nanos, Scope, Setting, Side};
 use serde::{Deserialize, Serialize};
 
@@ -298,18 +299,18 @@ pub struct Item {
     pub set_by: Vec<Setter>,
 }
 
-/// What a setting is worth on a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Worth {
-    /// It costs this path something.
-    Harmful,
-    /// More of it would help, or is worth an experiment.
-    Raise,
-    /// It changes nothing here.
-    Pointless,
-    /// It is as it should be.
-    Keep,
+named! {
+    /// What a setting is worth on a path.
+    Worth, "worth" {
+        /// It costs this path something.
+        Harmful = "harmful",
+        /// More of it would help, or is worth an experiment.
+        Raise = "raise",
+        /// It changes nothing here.
+        Pointless = "pointless",
+        /// It is as it should be.
+        Keep = "keep",
+    }
 }
 
 /// A guide's recommendation for a setting.

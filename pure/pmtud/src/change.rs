@@ -105,7 +105,7 @@ pub fn reach_of(before: &MtuReport) -> ChangeReach {
 
 /// The first thing that speaks against changing both devices to `to`.
 pub fn obstacle(before: &MtuReport, to: u32) -> Option<Obstacle> {
-    for going in Going::BOTH {
+    for going in Going::ALL {
         let way = before.way(going);
         let hangs = way.tcp.is_none_or(|tcp| tcp.hangs);
         match way.climb.passes {
@@ -119,7 +119,7 @@ pub fn obstacle(before: &MtuReport, to: u32) -> Option<Obstacle> {
             _ => return Some(Obstacle::Broken(going)),
         }
     }
-    Going::BOTH.into_iter().find_map(|going| {
+    Going::ALL.into_iter().find_map(|going| {
         let end = before.sender(going)?;
         (end.drops_link && end.device_mtu != to).then(|| Obstacle::DropsLink {
             end: going,
@@ -147,7 +147,7 @@ pub fn stopped(report: &MtuReport, to: u32, transfers: bool) -> Vec<Stopped> {
             hangs,
         })
     };
-    Going::BOTH.into_iter().filter_map(of).collect()
+    Going::ALL.into_iter().filter_map(of).collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ struct MtuWords<'a> {
 }
 
 pub(crate) fn on_the_way(going: Going) -> String {
-    format!("on the {} path", going.word())
+    format!("on the {} path", going.name())
 }
 
 impl MtuWords<'_> {
@@ -61,7 +61,7 @@ impl MtuWords<'_> {
     }
 
     fn sentence(&self) -> String {
-        let [forward, reverse] = Going::BOTH.map(|going| self.verdict(going));
+        let [forward, reverse] = Going::ALL.map(|going| self.verdict(going));
         let size = |verdict: &MtuVerdict| match verdict.mtu {
             Some(mtu) if verdict.cause == MtuCause::NotTried => format!("at least {mtu}"),
             mtu => or(mtu, "nothing"),
@@ -82,14 +82,14 @@ impl MtuWords<'_> {
             };
             parts.push(all.to_owned());
         }
-        for going in Going::BOTH {
+        for going in Going::ALL {
             let cause = stops(&self.verdict(going).cause, going, &self.host);
             // The same device stops both ways, as a rule.
             if !cause.is_empty() && !parts.contains(&cause) {
                 parts.push(cause);
             }
         }
-        for going in Going::BOTH {
+        for going in Going::ALL {
             let from = self.sender(going);
             let beside = self.verdict(going).beside.iter();
             parts.extend(beside.filter_map(|beside| match beside {
@@ -100,10 +100,10 @@ impl MtuWords<'_> {
             }));
         }
         let hole = |going: &Going| self.verdict(*going).beside.contains(&Beside::BlackHole);
-        let holes: Vec<&str> = Going::BOTH
+        let holes: Vec<&str> = Going::ALL
             .iter()
             .filter(|g| hole(g))
-            .map(|g| g.word())
+            .map(|g| g.name())
             .collect();
         if !holes.is_empty() {
             parts.push(format!("TCP transfers hang ({})", holes.join(" and ")));
@@ -112,14 +112,14 @@ impl MtuWords<'_> {
     }
 
     fn figures(&self) -> Table {
-        let rows = Going::BOTH.map(|going| {
+        let rows = Going::ALL.map(|going| {
             let way = self.report.way(going);
             let mss = way.mss.map(|mss| {
                 let least = if mss.at_least { " or more" } else { "" };
                 format!("{}, {}{least}", mss.announced, mss.seen)
             });
             vec![
-                going.word().to_owned(),
+                going.name().to_owned(),
                 or(way.verdict.mtu, "-"),
                 format!("{}, {}", way.climb.sent, way.climb.arrived),
                 or(mss, "-"),
@@ -134,8 +134,8 @@ impl MtuWords<'_> {
 
     fn evidence(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for going in Going::BOTH {
-            let (way, word) = (self.report.way(going), going.word());
+        for going in Going::ALL {
+            let (way, word) = (self.report.way(going), going.name());
             let (from, to) = ends(going, &self.host);
             let device = self.report.sender(going).map(|end| device(end, &from, &to));
             lines.extend(device);
@@ -181,7 +181,7 @@ impl MtuWords<'_> {
                 lines.push(line);
             }
         };
-        for going in Going::BOTH {
+        for going in Going::ALL {
             let (verdict, from) = (self.verdict(going), self.sender(going));
             let Some(mtu) = verdict.mtu else {
                 continue;

@@ -100,7 +100,7 @@ pub fn done(stage: ChangeStage, change: &MtuChange) -> String {
             };
             end.map(|end| format!("{} {host}{}", escape(&end.device), what(end)))
         };
-        let both: Vec<String> = Going::BOTH.into_iter().filter_map(of).collect();
+        let both: Vec<String> = Going::ALL.into_iter().filter_map(of).collect();
         both.join(", ")
     };
     match stage {
@@ -130,9 +130,9 @@ pub fn done(stage: ChangeStage, change: &MtuChange) -> String {
         ChangeStage::Verify => {
             let segments = |going: Going| {
                 let tcp = change.after.as_ref()?.way(going).tcp?;
-                Some(format!("{} {}", tcp.snd_mss, going.word()))
+                Some(format!("{} {}", tcp.snd_mss, going.name()))
             };
-            let both: Vec<String> = Going::BOTH.into_iter().filter_map(segments).collect();
+            let both: Vec<String> = Going::ALL.into_iter().filter_map(segments).collect();
             format!(
                 "verified: new connections carried 64 KiB each way, in segments of {} bytes",
                 both.join(" and ")

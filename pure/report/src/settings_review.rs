@@ -74,19 +74,10 @@ fn of_host(host: &HostAudit, style: Style) -> String {
 
 const INDENT: &str = "            ";
 
-fn word(worth: Worth) -> &'static str {
-    match worth {
-        Worth::Harmful => "harmful",
-        Worth::Raise => "raise",
-        Worth::Pointless => "pointless",
-        Worth::Keep => "keep",
-    }
-}
-
 fn of_item(item: &Item, style: Style) -> String {
     let wanted = item.wanted.as_ref();
     let wanted = wanted.map(|wanted| format!("  ->  {}", escape(wanted)));
-    let worth = format!("{:<10}", word(item.worth));
+    let worth = format!("{:<10}", item.worth);
     let worth = match item.worth {
         Worth::Harmful => style.paint(Ink::Red, &worth),
         Worth::Raise => style.paint(Ink::Yellow, &worth),
@@ -111,8 +102,8 @@ fn of_item(item: &Item, style: Style) -> String {
         |g: &&Guidance| item.worth != Worth::Keep || g.worth == Worth::Harmful || g.lowers;
     for guide in item.guides.iter().filter(worth_a_line) {
         let (value, why) = (escape(&guide.value), escape_sentence(&guide.why));
-        let worth = word(guide.worth);
-        line(&format!("{}: {value}: {worth}; {why}", guide.guide));
+        let (guide, worth) = (&guide.guide, guide.worth);
+        line(&format!("{guide}: {value}: {worth}; {why}"));
     }
     out
 }

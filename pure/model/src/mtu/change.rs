@@ -2,6 +2,7 @@
 
 use super::{MtuCause, MtuReport, PathEnd, Way};
 use crate::Nanos;
+use crate::names::named;
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON form of [`MtuChange`].
@@ -104,14 +105,14 @@ pub enum ChangeStage {
     Commit,
 }
 
-/// A direction, seen from this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Going {
-    /// To the remote host.
-    Forward,
-    /// From it.
-    Reverse,
+named! {
+    /// A direction, seen from this host.
+    Going, "direction" {
+        /// To the remote host.
+        Forward = "forward",
+        /// From it.
+        Reverse = "reverse",
+    }
 }
 
 /// A direction in which a size does not get through.
@@ -125,19 +126,6 @@ pub struct Stopped {
     pub cause: MtuCause,
     /// A transfer over TCP hung.
     pub hangs: bool,
-}
-
-impl Going {
-    /// Both.
-    pub const BOTH: [Going; 2] = [Going::Forward, Going::Reverse];
-
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Going::Forward => "forward",
-            Going::Reverse => "reverse",
-        }
-    }
 }
 
 impl MtuReport {

@@ -23,7 +23,7 @@ const IN_SENTENCE: usize = 40;
 /// What was found of a path. `id` names the picture, of which a page may have several.
 pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
     let mut svg = Svg::new(WIDTH, 2.0 * LANE);
-    let lanes = Going::BOTH.map(|going| HopLane::of(report, going));
+    let lanes = Going::ALL.map(|going| HopLane::of(report, going));
     for (lane, top) in lanes.iter().zip([0.0, LANE]) {
         lane.draw(&mut svg, top);
     }
@@ -247,7 +247,7 @@ impl HopLane<'_> {
         );
         let rows = routers.chain([last]).map(|(ttl, address, large)| {
             vec![
-                self.going.word().to_owned(),
+                self.going.name().to_owned(),
                 ttl.to_string(),
                 cell(address),
                 cell(verdict.mtu),
