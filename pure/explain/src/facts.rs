@@ -552,7 +552,6 @@ impl Facts {
     /// Rates over stretches of at least ten round trips of the empty path, in bytes a second; of a short
     /// transfer over stretches of two and more.
     pub fn rates(&self) -> Vec<f64> {
-        let mut rates = Vec::new();
         let whole: Nanos = self.steady().iter().map(|r| r.to.since(r.from)).sum();
         let quarter = whole.0 / (FEWEST_WINDOWS as u64 + 1);
         let rtt = self.rtt().0;
@@ -561,11 +560,21 @@ impl Facts {
             rtt.saturating_mul(FEW_ROUND_TRIPS),
             rtt.saturating_mul(ROUND_TRIPS).max(segments.min(quarter)),
         );
+        self.stretches(|r| r.delivered, |span, _| span >= stretch)
+    }
+
+    /// Rates over the stretches of the steady part that this span and these bytes make full, in bytes a second.
+    fn stretches(
+        &self,
+        carried: fn(&SenderInterval) -> u64,
+        is_full: impl Fn(u64, u64) -> bool,
+    ) -> Vec<f64> {
+        let mut rates = Vec::new();
         let (mut span, mut bytes) = (0u64, 0u64);
         for reading in self.steady() {
             span = span.saturating_add(reading.to.since(reading.from).0);
-            bytes += reading.delivered;
-            if span >= stretch && span > 0 {
+            bytes += carried(reading);
+            if is_full(span, bytes) && span > 0 {
                 rates.push(bytes as f64 / (span as f64 / 1e9));
                 (span, bytes) = (0, 0);
             }
@@ -589,12 +598,7 @@ impl Facts {
         if rates.len() < FEWEST_WINDOWS {
             return None;
         }
-        let (low, mid, high) = (
-            percentile(&mut rates, 0.25)?,
-            percentile(&mut rates, 0.5)?,
-            percentile(&mut rates, 0.75)?,
-        );
-        (mid > 0.0).then(|| (high - low) / 2.0 / mid)
+        quartile_spread(&mut rates)
     }
 
     /// The rate is the same all the time, within a tenth.
@@ -606,35 +610,27 @@ impl Facts {
     /// where it was never faster.
     pub fn goodput_by_peak(&self) -> Option<f64> {
         let least = PEAK_SEGMENTS * u64::from(self.mss.max(1));
-        let (mut rates, mut span, mut bytes) = (Vec::new(), 0u64, 0u64);
-        for reading in self.steady() {
-            span = span.saturating_add(reading.to.since(reading.from).0);
-            bytes += reading.passed;
-            if bytes >= least && span > 0 {
-                rates.push(bytes as f64 / (span as f64 / 1e9));
-                (span, bytes) = (0, 0);
-            }
-        }
+        let mut rates = self.stretches(|r| r.passed, |_, bytes| bytes >= least);
         if rates.len() < PEAK_STRETCHES {
             return None;
         }
         let peak = percentile(&mut rates, 0.9)?;
-        let (time, passed) = self.steady().iter().fold((0.0, 0.0), |(time, passed), r| {
-            (
-                time + r.to.since(r.from).as_secs_f64(),
-                passed + r.passed as f64,
-            )
-        });
+        let (time, passed) = self.carried(|r| r.passed);
         Some(passed / time / peak)
+    }
+
+    /// The seconds of the steady part, and what was carried in them.
+    fn carried(&self, of: fn(&SenderInterval) -> u64) -> (f64, f64) {
+        let all = self.steady().iter();
+        all.fold((0.0, 0.0), |(time, bytes), r| {
+            let span = r.to.since(r.from).as_secs_f64();
+            (time + span, bytes + of(r) as f64)
+        })
     }
 
     /// Mean rate of the steady part, in bytes a second.
     fn steady_mean(&self) -> f64 {
-        let all = self.steady().iter();
-        let (time, delivered) = all.fold((0.0, 0.0), |(time, delivered), r| {
-            let span = r.to.since(r.from).as_secs_f64();
-            (time + span, delivered + r.delivered as f64)
-        });
+        let (time, delivered) = self.carried(|r| r.delivered);
         delivered / f64::max(time, 1e-9)
     }
 
@@ -822,13 +818,7 @@ impl Facts {
         if flights.len() < 10 || self.loss_share() > 0.001 || self.inflation()? >= 1.25 {
             return None;
         }
-        let (low, mid, high) = (
-            percentile(&mut flights, 0.25)?,
-            percentile(&mut flights, 0.5)?,
-            percentile(&mut flights, 0.75)?,
-        );
-        let spread = (high - low) / 2.0 / mid;
-        (spread < HELD_FLIGHT).then_some(spread)
+        quartile_spread(&mut flights).filter(|spread| *spread < HELD_FLIGHT)
     }
 
     /// A fact of this connection.
@@ -1024,6 +1014,13 @@ fn joined(pair: &[SenderInterval]) -> SenderInterval {
             .map(|(x, y)| (x + y) / 2.0)
             .or(b.unread),
     }
+}
+
+/// Half the span between the quartiles, by the median.
+pub(crate) fn quartile_spread(values: &mut [f64]) -> Option<f64> {
+    let mut at = |share| percentile(values, share);
+    let (low, middle, high) = (at(0.25)?, at(0.5)?, at(0.75)?);
+    (middle > 0.0).then(|| (high - low) / 2.0 / middle)
 }
 
 /// Bytes a second as a rate.

@@ -6,9 +6,9 @@
 
 use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, bucket, experiment, policer, random_loss};
-use crate::facts::{BucketFit, FEWEST_LOST, Facts, LostSegment, SenderInterval};
+use crate::facts::{BucketFit, FEWEST_LOST, Facts, LostSegment, SenderInterval, quartile_spread};
 use model::finding::{Confidence, Evidence};
-use model::stats::{median, percentile};
+use model::stats::median;
 
 /// With fewer losses a pattern is chance.
 const FEWEST: usize = 8;
@@ -129,12 +129,7 @@ fn spread(episodes: &[&LostSegment]) -> Option<f64> {
         return None;
     }
     let mut flights: Vec<f64> = episodes.iter().map(|l| l.flight as f64).collect();
-    let (low, mid, high) = (
-        percentile(&mut flights, 0.25)?,
-        percentile(&mut flights, 0.5)?,
-        percentile(&mut flights, 0.75)?,
-    );
-    (mid > 0.0).then(|| (high - low) / 2.0 / mid)
+    quartile_spread(&mut flights)
 }
 
 /// The evidence that parts it from random loss.
