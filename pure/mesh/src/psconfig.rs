@@ -5,12 +5,12 @@
 //! named by its JSON pointer (RFC 6901).
 
 use crate::iso_duration;
+use model::Nanos;
 use model::light::MAX_PACKETS;
-use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::fmt::Display;
 
 /// Cycle of a task without a schedule.
 const USUAL_EVERY: Nanos = Nanos::from_secs(86_400);
@@ -97,11 +97,11 @@ struct Importer<'a> {
 
 impl<'a> Importer<'a> {
     fn table(&self, key: &str) -> Option<&'a Map<String, Value>> {
-        self.root.get(key)?.as_object()
+        object(self.root, key)
     }
 
     fn entry(&self, table: &str, key: &str) -> Option<&'a Map<String, Value>> {
-        self.table(table)?.get(key)?.as_object()
+        object(self.table(table)?, key)
     }
 
     fn leave_out(&mut self, pointer: &[&str], why: impl Into<String>) {
@@ -165,7 +165,7 @@ impl<'a> Importer<'a> {
     /// The members of a list of addresses of a group, without what is disabled.
     fn members(&mut self, group: &str, key: &str) -> Vec<Member> {
         let of_group = self.entry("groups", group);
-        let label = of_group.and_then(|g| g.get("default-address-label")?.as_str());
+        let label = of_group.and_then(|g| text(g, "default-address-label"));
         let list = of_group.and_then(|g| g.get(key)?.as_array());
         let mut members = Vec::new();
         for (at, selector) in list.into_iter().flatten().enumerate() {
@@ -194,8 +194,7 @@ impl<'a> Importer<'a> {
             self.leave_out(pointer, format!("there is no address '{name}'"));
             return None;
         };
-        let host = address.get("host").and_then(Value::as_str);
-        let host = host.and_then(|host| self.entry("hosts", host));
+        let host = text(address, "host").and_then(|host| self.entry("hosts", host));
         if is_disabled(Some(address)) || is_disabled(host) {
             return None;
         }
@@ -206,7 +205,7 @@ impl<'a> Importer<'a> {
             &KNOWN,
             "linerate's agents have one address each",
         );
-        let labels = address.get("labels").and_then(Value::as_object);
+        let labels = object(address, "labels");
         let has = |label: &&str| labels.is_some_and(|labels| labels.contains_key(*label));
         let label = match label.and_then(Value::as_str) {
             Some(label) if !has(&label) => {
@@ -219,7 +218,7 @@ impl<'a> Importer<'a> {
             Some(label) => Some(label),
             None => usual.filter(has),
         };
-        let labelled = label.and_then(|label| labels?.get(label)?.as_object());
+        let labelled = label.and_then(|label| object(labels?, label));
         if is_disabled(labelled) {
             return None;
         }
@@ -227,7 +226,7 @@ impl<'a> Importer<'a> {
     }
 
     fn keys(&self, group: &str) -> Option<[&'static str; 2]> {
-        match self.entry("groups", group)?.get("type")?.as_str()? {
+        match text(self.entry("groups", group)?, "type")? {
             "mesh" => Some(["addresses", "addresses"]),
             "disjoint" => Some(["a-addresses", "b-addresses"]),
             _ => None,
@@ -264,10 +263,7 @@ impl<'a> Importer<'a> {
             "default-address-label",
         ];
         self.only(&["groups", group], of_group, &KNOWN, "it is not known");
-        let scope = of_group
-            .get("excludes-self")
-            .and_then(Value::as_str)
-            .unwrap_or("host");
+        let scope = text(of_group, "excludes-self").unwrap_or("host");
         if scope == "disabled" {
             self.leave_out(
                 &["groups", group, "excludes-self"],
@@ -276,9 +272,7 @@ impl<'a> Importer<'a> {
         }
         let (from, to) = (self.members(group, a), self.members(group, b));
         let host = |(name, _): &Member| {
-            let host = self
-                .entry("addresses", name)
-                .and_then(|address| address.get("host")?.as_str());
+            let host = text(self.entry("addresses", name)?, "host");
             host.map(str::to_owned)
         };
         let same = |a: &Member, b: &Member| {
@@ -342,8 +336,7 @@ impl<'a> Importer<'a> {
             &["group", "test", "schedule", "disabled"],
             why,
         );
-        let named = |key: &str| task.get(key).and_then(Value::as_str);
-        let (Some(group), Some(test)) = (named("group"), named("test")) else {
+        let (Some(group), Some(test)) = (text(task, "group"), text(task, "test")) else {
             self.leave_out(&["tasks", name], "it names no group or no test");
             return None;
         };
@@ -354,10 +347,7 @@ impl<'a> Importer<'a> {
             );
             return None;
         };
-        let kind = of_test
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let kind = text(of_test, "type").unwrap_or_default();
         let is_light = ["latency", "latencybg", "rtt", "trace"].contains(&kind);
         if kind != "throughput" && !is_light {
             let why = format!(
@@ -380,7 +370,7 @@ impl<'a> Importer<'a> {
             true => self.light_options(test, of_test)?,
             false => self.options(test, of_test)?,
         };
-        let every = match named("schedule") {
+        let every = match text(task, "schedule") {
             None if is_light => span_text(LIGHT_EVERY),
             schedule => self.every(name, schedule),
         };
@@ -389,80 +379,64 @@ impl<'a> Importer<'a> {
             self.leave_out(&["groups", group], "it has no pair of two hosts");
             return None;
         }
-        let mut text = format!("\n[[test]]\nname = {}\n", quoted(&plain(name)));
-        text += &self.hosts_of(&pairs, is_light);
-        text += &options;
-        writeln!(text, "every = {}", quoted(&every)).expect("a string grows");
-        Some(text)
+        let of_test = format!("\n[[test]]\nname = {}\n", quoted(&plain(name)));
+        let hosts = self.hosts_of(&pairs, is_light);
+        let every = line("every", quoted(&every));
+        Some([of_test, hosts, options, every].concat())
     }
 
     /// The options of a throughput test; `None` if one of those that matter cannot be read.
     fn options(&mut self, name: &str, test: &Map<String, Value>) -> Option<String> {
-        let empty = Map::new();
-        let spec = test
-            .get("spec")
-            .and_then(Value::as_object)
-            .unwrap_or(&empty);
-        let is_udp = spec.get("udp").and_then(Value::as_bool) == Some(true);
-        let mut text = String::new();
-        let mut line =
-            |key: &str, value: String| writeln!(text, "{key} = {value}").expect("a string grows");
-        if is_udp {
-            line("kind", quoted("udp"));
-        }
+        let spec = object(test, "spec");
+        let is_udp = spec.and_then(|spec| spec.get("udp")?.as_bool()) == Some(true);
+        let mut lines = Vec::from_iter(is_udp.then(|| line("kind", quoted("udp"))));
         let mut time = THROUGHPUT_TIME;
-        for (key, value) in spec {
+        for (key, value) in spec.into_iter().flatten() {
             let pointer = ["tests", name, "spec", key.as_str()];
             let is_template = value.to_string().contains("{%");
             let number = value.as_u64();
             let duration = value.as_str().and_then(iso_duration).filter(is_any);
-            let done = match key.as_str() {
-                "source" | "dest" | "schema" | "udp" => true,
-                other if other.starts_with('_') => true,
+            let taken = match key.as_str() {
+                "source" | "dest" | "schema" | "udp" => continue,
+                other if other.starts_with('_') => continue,
                 _ if is_template => {
                     self.leave_out(&pointer, "its value is a template");
                     return None;
                 }
-                "duration" => duration.map(|span| time = span).is_some(),
-                "interval" => duration
-                    .map(|span| line("interval", seconds(span)))
-                    .is_some(),
-                "omit" => duration.map(|span| line("ramp", seconds(span))).is_some(),
-                "parallel" => number.map(|n| line("streams", n.to_string())).is_some(),
-                "ip-version" => number.map(|n| line("ip_version", n.to_string())).is_some(),
-                "congestion" => value
-                    .as_str()
-                    .map(|name| line("congestion", quoted(name)))
-                    .is_some(),
-                "bandwidth" => number
-                    .map(|rate| line("rate", quoted(&BitRate(rate).0.to_string())))
-                    .is_some(),
-                "window-size" if !is_udp => number
-                    .map(|size| line("sockbuf", quoted(&Bytes(size).0.to_string())))
-                    .is_some(),
-                "buffer-length" if is_udp => number
-                    .map(|size| line("datagram_size", quoted(&size.to_string())))
-                    .is_some(),
+                "duration" if duration.is_some() => {
+                    time = duration.unwrap_or(time);
+                    continue;
+                }
+                "interval" => duration.map(|span| line("interval", seconds(span))),
+                "omit" => duration.map(|span| line("ramp", seconds(span))),
+                "parallel" => number.map(|n| line("streams", n)),
+                "ip-version" => number.map(|n| line("ip_version", n)),
+                "congestion" => value.as_str().map(|name| line("congestion", quoted(name))),
+                "bandwidth" => number.map(|rate| line("rate", quoted(&rate.to_string()))),
+                "window-size" if !is_udp => {
+                    number.map(|size| line("sockbuf", quoted(&size.to_string())))
+                }
+                "buffer-length" if is_udp => {
+                    number.map(|size| line("datagram_size", quoted(&size.to_string())))
+                }
                 // Both directions of each pair are measured anyway, where both are in the group.
-                "reverse" => value.as_bool() == Some(false),
-                _ => false,
+                "reverse" if value.as_bool() == Some(false) => continue,
+                _ => None,
             };
-            if !done {
-                self.leave_out(
-                    &pointer,
-                    "a mesh file has no such option, or not this value",
-                );
+            if taken.is_none() {
+                let why = "a mesh file has no such option, or not this value";
+                self.leave_out(&pointer, why);
             }
+            lines.extend(taken);
         }
-        line("time", seconds(time));
-        Some(text)
+        lines.push(line("time", seconds(time)));
+        Some(lines.concat())
     }
 
     /// The options of a test that light probes replace; `None` if one of those that matter cannot be read.
     fn light_options(&mut self, name: &str, test: &Map<String, Value>) -> Option<String> {
-        let mut text = "kind = \"light\"\n".to_owned();
-        let spec = test.get("spec").and_then(Value::as_object);
-        for (key, value) in spec.into_iter().flatten() {
+        let mut lines = vec![line("kind", quoted("light"))];
+        for (key, value) in object(test, "spec").into_iter().flatten() {
             let pointer = ["tests", name, "spec", key.as_str()];
             match key.as_str() {
                 "source" | "dest" | "schema" => {}
@@ -474,20 +448,18 @@ impl<'a> Importer<'a> {
                 // Of latency and of rtt; each of a trace is sent to every hop.
                 "packet-count" | "count" => match value.as_u64() {
                     Some(count) if (1..=u64::from(MAX_PACKETS)).contains(&count) => {
-                        writeln!(text, "packets = {count}").expect("a string grows");
+                        lines.push(line("packets", count));
                     }
                     _ => {
                         let why = format!("1 to {MAX_PACKETS} packets are possible");
                         self.leave_out(&pointer, why);
                     }
                 },
-                "ip-version" if value.is_u64() => {
-                    writeln!(text, "ip_version = {value}").expect("a string grows");
-                }
+                "ip-version" if value.is_u64() => lines.push(line("ip_version", value)),
                 _ => self.leave_out(&pointer, "light probes have no such option"),
             }
         }
-        Some(text)
+        Some(lines.concat())
     }
 
     /// The cycle of a task.
@@ -510,7 +482,7 @@ impl<'a> Importer<'a> {
             &known,
             "rounds begin at the mesh's epoch, and repeat",
         );
-        let repeat = schedule.get("repeat").and_then(Value::as_str);
+        let repeat = text(schedule, "repeat");
         match repeat.and_then(iso_duration).filter(is_any) {
             Some(every) => span_text(every),
             None => {
@@ -550,47 +522,48 @@ impl<'a> Importer<'a> {
             quoted(&name)
         };
         let mut list = |members: &[Member]| {
-            members
-                .iter()
-                .map(&mut name)
-                .collect::<Vec<String>>()
-                .join(", ")
+            let names: Vec<String> = members.iter().map(&mut name).collect();
+            format!("[{}]", names.join(", "))
         };
-        let mut text = match is_mutual {
-            true => format!("hosts = [{}]\n", list(&from)),
-            false => format!("from = [{}]\nto = [{}]\n", list(&from), list(&to)),
+        let mut lines = match is_mutual {
+            true => vec![line("hosts", list(&from))],
+            false => vec![line("from", list(&from)), line("to", list(&to))],
         };
         if !left.is_empty() {
-            let pair =
-                |(a, b): &(&Member, &Member)| format!("[{}]", list(&[(*a).clone(), (*b).clone()]));
+            let pair = |(a, b): &(&Member, &Member)| list(&[(*a).clone(), (*b).clone()]);
             let pairs: Vec<String> = left.iter().map(pair).collect();
-            writeln!(text, "except = [{}]", pairs.join(", ")).expect("a string grows");
+            lines.push(line("except", format!("[{}]", pairs.join(", "))));
         }
-        text
+        lines.concat()
     }
 
     /// The hosts that tests use.
     fn hosts(&self) -> String {
-        let mut text = String::new();
-        for ((address, label), name) in &self.names {
+        let host = |((address, label), name): (&Member, &String)| {
             let of = self.entry("addresses", address);
             let of = match label {
                 None => of,
-                Some(label) => of.and_then(|of| of.get("labels")?.get(label)?.as_object()),
+                Some(label) => of.and_then(|of| object(object(of, "labels")?, label)),
             };
-            let agent = of
-                .and_then(|of| of.get("address")?.as_str())
-                .unwrap_or(address);
-            write!(
-                text,
-                "\n[[host]]\nname = {}\nagent = {}\n",
-                quoted(name),
-                quoted(agent)
-            )
-            .expect("a string grows");
-        }
-        text
+            let agent = of.and_then(|of| text(of, "address")).unwrap_or(address);
+            let lines = line("name", quoted(name)) + &line("agent", quoted(agent));
+            format!("\n[[host]]\n{lines}")
+        };
+        self.names.iter().map(host).collect()
     }
+}
+
+fn object<'v>(of: &'v Map<String, Value>, key: &str) -> Option<&'v Map<String, Value>> {
+    of.get(key)?.as_object()
+}
+
+fn text<'v>(of: &'v Map<String, Value>, key: &str) -> Option<&'v str> {
+    of.get(key)?.as_str()
+}
+
+/// A line of a mesh file.
+fn line(key: &str, value: impl Display) -> String {
+    format!("{key} = {value}\n")
 }
 
 fn is_any(span: &Nanos) -> bool {
