@@ -4,7 +4,7 @@
 
 use crate::account::ConnectionAccount;
 use crate::facts::Facts;
-use crate::samples::{Idle, SampleRow, count, count_all, interval};
+use crate::samples::{Idle, SampleRow, count, count_all, grown, interval};
 use crate::sender_state::{OwnedInterval, own};
 use crate::sliding_window::{SlidingWindow, Sums};
 use model::finding::{Limit, Source};
@@ -114,15 +114,11 @@ impl Mixed {
             self.window.own(piece.from, piece.to, piece.limit);
             own(&mut self.pieces, piece);
         }
-        let moved = |bytes: fn(&SocketState) -> Option<Bytes>| {
-            let (was, now) = (bytes(&was.tcp), bytes(&now.tcp));
-            now.unwrap_or_default().since(was.unwrap_or_default())
-        };
         let again = count(was.tcp.total_retrans(), now.tcp.total_retrans());
-        self.window
-            .sent(now.at, moved(|tcp| tcp.bytes_acked()), again);
-        self.window
-            .received(now.at, moved(|tcp| tcp.bytes_received()));
+        let sent = grown(was.tcp.bytes_acked(), now.tcp.bytes_acked());
+        self.window.sent(now.at, sent, again);
+        let received = grown(was.tcp.bytes_received(), now.tcp.bytes_received());
+        self.window.received(now.at, received);
         self.last = Some(now);
     }
 

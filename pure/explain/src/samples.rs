@@ -373,7 +373,7 @@ pub(crate) fn count(before: Option<u32>, now: Option<u32>) -> u64 {
     u64::from(now.unwrap_or(0).saturating_sub(before.unwrap_or(0)))
 }
 
-fn grown(before: Option<Bytes>, now: Option<Bytes>) -> Bytes {
+pub(crate) fn grown(before: Option<Bytes>, now: Option<Bytes>) -> Bytes {
     now.unwrap_or_default().since(before.unwrap_or_default())
 }
 

@@ -8,7 +8,7 @@ use crate::conclude::{ExplainedConnection, assemble};
 use crate::facts::Facts;
 use crate::limits::{Key, UNREAD};
 use crate::mixed::{KnownSocket, Mixed};
-use crate::samples::{Idle, count, interval, of_coarse_samples};
+use crate::samples::{Idle, count, grown, interval, of_coarse_samples};
 use crate::sliding_window::Sums;
 use crate::socket_totals::SocketTotals;
 use model::finding::{
@@ -658,11 +658,9 @@ fn subject(sender: SocketAddr, receiver: SocketAddr) -> ExplainedConnection {
 
 /// Bytes that were acknowledged and that came between two states.
 fn moved(was: &SocketState, now: &SocketState) -> (u64, u64) {
-    let grown = |bytes: fn(&SocketState) -> Option<Bytes>| {
-        let (was, now) = (bytes(was), bytes(now));
-        now.unwrap_or_default().since(was.unwrap_or_default()).0
-    };
-    (grown(|s| s.bytes_acked()), grown(|s| s.bytes_received()))
+    let sent = grown(was.bytes_acked(), now.bytes_acked());
+    let received = grown(was.bytes_received(), now.bytes_received());
+    (sent.0, received.0)
 }
 
 /// What the application has not read, by the receive buffer.
