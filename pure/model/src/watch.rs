@@ -191,7 +191,8 @@ pub fn grown(was: &Times, is: &Times) -> Times {
     grown.filter(|(_, time)| time.0 > 0).collect()
 }
 
-fn add_times(to: &mut Times, more: &Times) {
+/// Adds the time of each limit.
+pub fn add_times(to: &mut Times, more: &Times) {
     for (limit, time) in more {
         *to.entry(*limit).or_default() += *time;
     }

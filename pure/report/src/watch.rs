@@ -6,6 +6,7 @@ use crate::prove::phrase::span;
 use crate::words::{self, Ink, Style, counted, minute, percent};
 use model::finding::{Confidence, Explanation, Glance, Limit, SocketAccount, SocketGroup};
 use model::{BitRate, Ended, Nanos, WatchTrace, WatchedDay};
+use std::collections::BTreeMap;
 
 /// Connections in the table.
 pub const SHOWN: usize = 12;
@@ -192,13 +193,18 @@ pub fn json(glances: &[Glance], open: u64, at: Nanos, account: Option<&SocketAcc
 /// Rows of each table of a day.
 const GROUPS: usize = 12;
 
+/// How long something other than its application held, and what most of that time was.
+fn mostly(limited: &BTreeMap<Limit, Nanos>) -> Option<[String; 2]> {
+    let (limit, time) = most(limited)?;
+    let all = held(limited);
+    let part = percent(time.0 as f64 / all.0.max(1) as f64);
+    Some([all.to_string(), format!("{part} {}", bare(limit))])
+}
+
 /// A day that was kept in a line, for a list.
 pub fn day_note(of: &WatchedDay) -> String {
-    let all = held(&of.account.limited).0.max(1) as f64;
-    let by = match most(&of.account.limited) {
-        Some((limit, time)) => format!("{} {}", percent(time.0 as f64 / all), bare(limit)),
-        None => "nothing".to_owned(),
-    };
+    let by = mostly(&of.account.limited).map(|[_, by]| by);
+    let by = by.unwrap_or_else(|| "nothing".to_owned());
     let filter = match of.filter.as_str() {
         "" => String::new(),
         filter => format!(" ({filter})"),
@@ -236,11 +242,8 @@ pub fn watched_day(of: &WatchedDay, style: Style) -> String {
     }
     let groups = ranked(&of.groups);
     let rows = groups.iter().filter_map(|group| {
-        let (limit, time) = most(&group.limited)?;
-        let all = held(&group.limited);
-        let part = percent(time.0 as f64 / all.0.max(1) as f64);
         let mut row = place(group);
-        row.extend([all.to_string(), format!("{part} {}", bare(limit))]);
+        row.extend(mostly(&group.limited)?);
         Some(row)
     });
     let head = ["process", "port", "peers", "held back", "mostly by"];
@@ -256,16 +259,9 @@ pub fn watched_day(of: &WatchedDay, style: Style) -> String {
     let head = ["process", "port", "peers", "sockets", "sent", "received"];
     out += &section(&head, rows.take(GROUPS).collect(), style);
     let rows = of.hours.iter().filter_map(|hour| {
-        let (limit, time) = most(&hour.limited)?;
-        let all = held(&hour.limited);
-        let part = percent(time.0 as f64 / all.0.max(1) as f64);
+        let [all, by] = mostly(&hour.limited)?;
         let begun = minute(hour.begun).chars().skip(11).collect();
-        Some(vec![
-            begun,
-            span(hour.watched),
-            all.to_string(),
-            format!("{part} {}", bare(limit)),
-        ])
+        Some(vec![begun, span(hour.watched), all, by])
     });
     let head = ["from", "watched", "held back", "mostly by"];
     out + &section(&head, rows.collect(), style)

@@ -7,7 +7,7 @@ use crate::prelude::*;
 use crate::watch::{limit, way, who};
 use crate::words::{minute, round_span};
 use model::finding::{Glance, SocketAccount, SocketGroup};
-use model::{WatchTrace, WatchedDay, WatchedSpan};
+use model::{WatchTrace, WatchedDay, WatchedSpan, add_times};
 
 const HOUR: Nanos = Nanos::from_secs(3_600);
 /// Rows of the table of groups, those first that were limited longest by something other than their application.
@@ -77,26 +77,31 @@ pub(crate) fn ranked(groups: &[SocketGroup]) -> Vec<&SocketGroup> {
     groups
 }
 
+/// What held connections back, and which are missing in that.
+fn verdict(limited: &BTreeMap<Limit, Nanos>, account: &SocketAccount) -> Vec<String> {
+    let missing = account.missing();
+    let missing = missing.map(|missing| format!("Connections are missing: {missing}."));
+    [sentence(limited)].into_iter().chain(missing).collect()
+}
+
+fn figure(label: &str, value: impl ToString) -> KeyFigure {
+    KeyFigure::new(label, value.to_string(), "")
+}
+
 /// The page of a watch.
 pub fn watched(of: &WatchedHost) -> Page {
     let mut hour: BTreeMap<Limit, Nanos> = BTreeMap::new();
     for minute in &of.minutes {
-        for (limit, time) in &minute.limited {
-            *hour.entry(*limit).or_default() += *time;
-        }
+        add_times(&mut hour, &minute.limited);
     }
-    let mut verdict = vec![sentence(&hour)];
-    let missing = of.account.missing();
-    verdict.extend(missing.map(|missing| format!("Connections are missing: {missing}.")));
-    let figure = |label: &str, value: String| KeyFigure::new(label, value, "");
     Page {
         title: format!("Connections of {}", of.host),
         figures: vec![
-            figure("open", of.open.to_string()),
-            figure("sent", of.account.sent.to_string()),
-            figure("received", of.account.received.to_string()),
+            figure("open", of.open),
+            figure("sent", of.account.sent),
+            figure("received", of.account.received),
         ],
-        verdict,
+        verdict: verdict(&hour, &of.account),
         facts: facts([
             ("host", of.host.clone()),
             ("at", minute(of.now)),
@@ -110,10 +115,6 @@ pub fn watched(of: &WatchedHost) -> Page {
 
 /// The page of a day that was kept.
 pub fn watched_day(of: &WatchedDay) -> Page {
-    let figure = |label: &str, value: String| KeyFigure::new(label, value, "");
-    let mut verdict = vec![sentence(&of.account.limited)];
-    let missing = of.account.missing();
-    verdict.extend(missing.map(|missing| format!("Connections are missing: {missing}.")));
     let first = of.hours.first().map_or(of.started, |hour| hour.begun);
     let last = of.hours.last().map_or(of.until, |hour| hour.begun + HOUR);
     let bars = Bars {
@@ -125,11 +126,11 @@ pub fn watched_day(of: &WatchedDay) -> Page {
     Page {
         title: format!("Connections of {}, {}", of.host, day(of)),
         figures: vec![
-            figure("sockets", of.account.seen.to_string()),
-            figure("sent", of.account.sent.to_string()),
-            figure("received", of.account.received.to_string()),
+            figure("sockets", of.account.seen),
+            figure("sent", of.account.sent),
+            figure("received", of.account.received),
         ],
-        verdict,
+        verdict: verdict(&of.account.limited, &of.account),
         facts: facts([
             ("host", of.host.clone()),
             ("connections", of.filter.clone()),
