@@ -193,9 +193,10 @@ fn a_grid_and_its_suspects() {
         LegOutcome::Low
     );
 
-    let (found, [good, low]) = suspected(&mut legs_of(&scratch), &mesh, test, now).unwrap();
-    assert_eq!((good, low), (37, 19));
+    let found = suspected(&mut legs_of(&scratch), &mesh, test, now).unwrap();
+    assert_eq!((found.good, found.low), (37, 19));
     let found: Vec<String> = found
+        .suspects
         .iter()
         .flat_map(|of| &of.elements)
         .map(ToString::to_string)
@@ -228,10 +229,9 @@ fn a_grid_and_its_suspects() {
     assert_eq!(outcomes, [LegOutcome::Low, LegOutcome::Missed]);
     // Three days later nothing is known any more.
     let later = Nanos::from_secs(START + 3 * DAY);
-    assert_eq!(
-        suspected(&mut legs_of(&scratch), &mesh, test, later).unwrap(),
-        (Vec::new(), [0, 0])
-    );
+    let found = suspected(&mut legs_of(&scratch), &mesh, test, later).unwrap();
+    assert_eq!((found.good, found.low), (0, 0));
+    assert_eq!(found.suspects, []);
     assert!(
         cell(&mut legs_of(&scratch), (&mesh, test), ["h0", "h9"], later)
             .unwrap()
@@ -498,9 +498,8 @@ fn legs_of_two_cycles_are_judged_and_older_ones_are_not() {
     let at = |n, starts| leg(&mesh, (0, 1), n, starts, 9_000_000_000);
     let counted = |now: u64| {
         let now = Nanos::from_secs(now);
-        suspected(&mut legs_of(&scratch), &mesh, test, now)
-            .unwrap()
-            .1
+        let found = suspected(&mut legs_of(&scratch), &mesh, test, now).unwrap();
+        [found.good, found.low]
     };
     archive
         .store_mesh_legs(&[at(1, now - 2 * DAY)], false)

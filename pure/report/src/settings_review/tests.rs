@@ -1,5 +1,5 @@
 use super::*;
-use model::advice::{Advice, Change, Declined, Proposal};
+use model::advice::{Advice, Change, Declined, Proposal, RateFrom};
 use model::{BitRate, Bytes, Nanos};
 
 /// One in which nothing is left out.
@@ -79,9 +79,8 @@ fn harm_has_its_reason_and_who_set_it() {
     let expected = "\
 1 setting does harm on this path. Nothing was changed.
 
-down (to this host): 1.00 Gbit/s (as you say) x RTT 100 ms = 11.9 MiB in
-  flight; this takes 25.0 MiB of buffer at the receiver and 25.0 MiB at the
-  sender
+down (to this host): 1.00 Gbit/s (as you say) x RTT 100 ms = 11.9 MiB in flight;
+  this takes 25.0 MiB of buffer at the receiver and 25.0 MiB at the sender
 
 This host: db\\u{1b}1, Linux 6.18.44
   harmful   net.ipv4.tcp_rmem = 4096 131072 16777216  ->  4096 131072 26214400
