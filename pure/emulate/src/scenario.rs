@@ -2,7 +2,7 @@
 
 use crate::file::value::{scalar, some, span, whole};
 use crate::{Shape, file, shipped};
-use model::{BitRate, Bytes, FileError, Nanos};
+use model::{BitRate, Bytes, Nanos, UserFileError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -249,16 +249,16 @@ impl From<Scenario> for String {
 }
 
 impl TryFrom<String> for Scenario {
-    type Error = FileError;
+    type Error = UserFileError;
 
-    fn try_from(text: String) -> Result<Scenario, FileError> {
+    fn try_from(text: String) -> Result<Scenario, UserFileError> {
         Scenario::parse(&text, "the scenario")
     }
 }
 
 impl Scenario {
     /// Reads a scenario file; `file` names it in errors.
-    pub fn parse(text: &str, file: &str) -> Result<Scenario, FileError> {
+    pub fn parse(text: &str, file: &str) -> Result<Scenario, UserFileError> {
         file::parse(text, file)
     }
 

@@ -6,9 +6,9 @@ use crate::rounds::MOST_HOSTS;
 use crate::{LightTest, QuietSpan};
 use model::light::{MAX_PACKETS, PACKET};
 use model::{
-    BitRate, Bulk, Bytes, Cache, CellFigure, Directions, FileCopy, FileError, IpVersion, LegLimit,
-    LegOutcome, Nanos, PostgresAddress, Request, SocketSettings, SourceText, Spec, Udp, WaitMode,
-    Workload, parse_share, suggest, toml_fault,
+    BitRate, Bulk, Bytes, Cache, CellFigure, Directions, FileCopy, IpVersion, LegLimit, LegOutcome,
+    Nanos, PostgresAddress, Request, SocketSettings, SourceText, Spec, Udp, UserFileError,
+    WaitMode, Workload, parse_share, suggest, toml_fault,
 };
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -401,7 +401,7 @@ struct AlertTable {
 ///
 /// # Errors
 /// With file, line, table, key and value, if it is none that can be carried out.
-pub fn parse_mesh(text: &str, file: &str) -> Result<Mesh, FileError> {
+pub fn parse_mesh(text: &str, file: &str) -> Result<Mesh, UserFileError> {
     let source = MeshText(SourceText { text, file });
     if text.len() > LONGEST_FILE {
         let what = format!("the file has more than {LONGEST_FILE} bytes");
@@ -435,7 +435,7 @@ impl MeshText<'_> {
     }
 
     /// What the reader of TOML found wrong.
-    fn unread(&self, error: &toml::de::Error) -> FileError {
+    fn unread(&self, error: &toml::de::Error) -> UserFileError {
         let at = error.span().map_or(0, |span| span.start);
         let table = self.table_at(at);
         match toml_fault(error.message(), "write key = value, with text in quotes") {
@@ -447,7 +447,7 @@ impl MeshText<'_> {
         }
     }
 
-    fn mesh(&self, file: MeshFile) -> Result<Mesh, FileError> {
+    fn mesh(&self, file: MeshFile) -> Result<Mesh, UserFileError> {
         let head = file.mesh.get_ref();
         let of_head = self.table("[mesh]");
         of_head.name("name", &head.name)?;
@@ -524,7 +524,7 @@ impl MeshText<'_> {
         })
     }
 
-    fn calendar(&self, text: &Text) -> Result<Option<PostgresAddress>, FileError> {
+    fn calendar(&self, text: &Text) -> Result<Option<PostgresAddress>, UserFileError> {
         let read = match text.get_ref().split_once(':') {
             None if text.get_ref() == "sqlite" => return Ok(None),
             Some(("postgres", address)) => address.parse().map(Some),
@@ -542,14 +542,14 @@ impl MeshText<'_> {
         read.map_err(remedy)
     }
 
-    fn epoch(&self, epoch: &Spanned<Datetime>) -> Result<Nanos, FileError> {
+    fn epoch(&self, epoch: &Spanned<Datetime>) -> Result<Nanos, UserFileError> {
         let remedy = "write a moment in UTC, from 1970: 2026-11-23T00:00:00Z";
         let utc = Some(epoch.get_ref()).filter(|epoch| epoch.offset == Some(Offset::Z));
         utc.and_then(moment)
             .ok_or_else(|| self.table("[mesh]").bad("epoch", epoch, remedy))
     }
 
-    fn hosts(&self, tables: &[Spanned<HostTable>]) -> Result<Vec<MeshHost>, FileError> {
+    fn hosts(&self, tables: &[Spanned<HostTable>]) -> Result<Vec<MeshHost>, UserFileError> {
         let (mut names, mut agents) = (BTreeSet::new(), BTreeSet::new());
         let mut hosts = Vec::new();
         for table in tables {
@@ -596,7 +596,7 @@ impl MeshText<'_> {
         tables: &[Spanned<LinkTable>],
         hosts: &[MeshHost],
         most: usize,
-    ) -> Result<Vec<MeshLink>, FileError> {
+    ) -> Result<Vec<MeshLink>, UserFileError> {
         let sites = sites(hosts);
         let mut links: Vec<MeshLink> = Vec::new();
         for table in tables {
@@ -625,7 +625,7 @@ impl MeshText<'_> {
         Ok(links)
     }
 
-    fn test(&self, file: &TestTable, hosts: &[MeshHost]) -> Result<MeshTest, FileError> {
+    fn test(&self, file: &TestTable, hosts: &[MeshHost]) -> Result<MeshTest, UserFileError> {
         let table = self.named("[[test]]", &file.name)?;
         let list = |key: &str, names: &Spanned<Vec<Text>>| table.members(key, names, hosts);
         let (from, to) = match (&file.hosts, &file.from, &file.to) {
@@ -706,7 +706,7 @@ impl MeshText<'_> {
         }
     }
 
-    fn alert(&self, file: &AlertTable, tests: &[MeshTest]) -> Result<MeshAlert, FileError> {
+    fn alert(&self, file: &AlertTable, tests: &[MeshTest]) -> Result<MeshAlert, UserFileError> {
         let table = self.table("[[alert]]");
         let known: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
         if !known.contains(&file.test.get_ref().as_str()) {
@@ -729,7 +729,7 @@ impl MeshText<'_> {
     }
 
     /// The table of a thing, once its name is known to be one.
-    fn named(&self, kind: &str, name: &Text) -> Result<MeshTable<'_>, FileError> {
+    fn named(&self, kind: &str, name: &Text) -> Result<MeshTable<'_>, UserFileError> {
         self.table(kind).name("name", name)?;
         Ok(self.table(format!("{kind} '{}'", name.get_ref())))
     }
@@ -748,7 +748,7 @@ impl MeshTable<'_> {
         value: &Spanned<V>,
         what: impl fmt::Display,
         remedy: impl Into<String>,
-    ) -> FileError {
+    ) -> UserFileError {
         let what = format!("{}: {what}", self.name);
         self.source.0.error(value.span().start, what, remedy)
     }
@@ -759,13 +759,13 @@ impl MeshTable<'_> {
         key: &str,
         value: &Spanned<V>,
         remedy: impl Into<String>,
-    ) -> FileError {
+    ) -> UserFileError {
         let shown = value.get_ref().to_string();
         let what = format!("{key} = \"{}\" is not possible", shown.escape_debug());
         self.error(value, what, remedy)
     }
 
-    fn name(&self, key: &str, name: &Text) -> Result<(), FileError> {
+    fn name(&self, key: &str, name: &Text) -> Result<(), UserFileError> {
         let text = name.get_ref();
         let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
         match (1..=64).contains(&text.len()) && text.bytes().all(fits) {
@@ -774,7 +774,11 @@ impl MeshTable<'_> {
         }
     }
 
-    fn parsed<T: FromStr<Err = String>>(&self, key: &str, value: &Text) -> Result<T, FileError> {
+    fn parsed<T: FromStr<Err = String>>(
+        &self,
+        key: &str,
+        value: &Text,
+    ) -> Result<T, UserFileError> {
         let parsed = value.get_ref().parse();
         parsed.map_err(|remedy| self.bad(key, value, remedy))
     }
@@ -783,7 +787,7 @@ impl MeshTable<'_> {
         &self,
         key: &str,
         value: &Option<Text>,
-    ) -> Result<Option<T>, FileError> {
+    ) -> Result<Option<T>, UserFileError> {
         let value = value.as_ref().map(|value| self.parsed(key, value));
         value.transpose()
     }
@@ -794,7 +798,7 @@ impl MeshTable<'_> {
         key: &str,
         value: &Option<Spanned<T>>,
         [least, most]: [T; 2],
-    ) -> Result<Option<T>, FileError> {
+    ) -> Result<Option<T>, UserFileError> {
         match value {
             Some(value) if !(least..=most).contains(value.get_ref()) => {
                 Err(self.bad(key, value, format!("{least} to {most} are possible")))
@@ -809,7 +813,7 @@ impl MeshTable<'_> {
         key: &str,
         names: &Spanned<Vec<Text>>,
         hosts: &[MeshHost],
-    ) -> Result<Vec<usize>, FileError> {
+    ) -> Result<Vec<usize>, UserFileError> {
         let mut members = BTreeSet::new();
         for name in names.get_ref() {
             let text = name.get_ref().as_str();
@@ -835,7 +839,7 @@ impl MeshTable<'_> {
         Ok(members.into_iter().collect())
     }
 
-    fn spec(&self, file: &TestTable, is_mutual: bool) -> Result<Spec, FileError> {
+    fn spec(&self, file: &TestTable, is_mutual: bool) -> Result<Spec, UserFileError> {
         let named = file.kind.as_ref();
         let kind = named.map_or("bulk", |kind| kind.get_ref().as_str());
         if let Some(named) = named.filter(|_| !KINDS.contains(&kind)) {
@@ -981,7 +985,7 @@ impl MeshTable<'_> {
     }
 
     /// From a file or memory to a file, which does not stay, or memory.
-    fn copy(&self, file: &TestTable) -> Result<Workload, FileError> {
+    fn copy(&self, file: &TestTable) -> Result<Workload, UserFileError> {
         let name = |key, value: &Option<Text>| match value {
             Some(value) if value.get_ref().is_empty() => {
                 Err(self.bad(key, value, "write the name of a file; none is memory"))
@@ -998,7 +1002,7 @@ impl MeshTable<'_> {
     }
 
     /// What light probes send, if the test is of these.
-    fn light(&self, file: &TestTable) -> Result<Option<LightTest>, FileError> {
+    fn light(&self, file: &TestTable) -> Result<Option<LightTest>, UserFileError> {
         if inner(&file.kind).is_none_or(|kind| kind != "light") {
             return Ok(None);
         }
@@ -1022,7 +1026,7 @@ impl MeshTable<'_> {
         }))
     }
 
-    fn good(&self, value: &Text, figure: CellFigure) -> Result<GoodThreshold, FileError> {
+    fn good(&self, value: &Text, figure: CellFigure) -> Result<GoodThreshold, UserFileError> {
         let text = value.get_ref();
         if text.trim().ends_with('%') {
             let share = parse_share(text)

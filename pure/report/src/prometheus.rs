@@ -280,7 +280,7 @@ fn keep_newest<K: Ord, T>(of: &mut BTreeMap<K, T>, key: K, new: T, at: fn(&T) ->
     }
 }
 
-/// The text, as far as it is written.
+/// The text so far.
 #[derive(Default)]
 struct Exposition(String);
 

@@ -6,7 +6,7 @@ pub(crate) mod value;
 pub(crate) use shape::QueueFile;
 
 use crate::{Cidr, Direction, Link, LinkEnd, Nat, Node, NodeKind, Scenario, ScriptStep, Traffic};
-use model::{FileError, Nanos, SourceText, suggest, toml_fault};
+use model::{Nanos, SourceText, UserFileError, suggest, toml_fault};
 use serde::Deserialize;
 use shape::{RawTable, lay, shape};
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +161,7 @@ impl ScenarioText<'_> {
         key: &str,
         what: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Result<T, FileError> {
+    ) -> Result<T, UserFileError> {
         Err(self.0.error(self.find(at, key).unwrap_or(at), what, remedy))
     }
 
@@ -170,7 +170,7 @@ impl ScenarioText<'_> {
         &self,
         root: &mut DeTable<'a>,
         key: &str,
-    ) -> Result<Vec<RawTable<'a>>, FileError> {
+    ) -> Result<Vec<RawTable<'a>>, UserFileError> {
         let Some(value) = root.remove(key) else {
             return Ok(Vec::new());
         };
@@ -186,7 +186,7 @@ impl ScenarioText<'_> {
         }
     }
 
-    fn table<'a>(&self, value: Spanned<DeValue<'a>>) -> Result<RawTable<'a>, FileError> {
+    fn table<'a>(&self, value: Spanned<DeValue<'a>>) -> Result<RawTable<'a>, UserFileError> {
         let span = value.span();
         match value.into_inner() {
             DeValue::Table(keys) => Ok(Spanned::new(span, keys)),
@@ -199,12 +199,12 @@ impl ScenarioText<'_> {
         }
     }
 
-    fn read<'a, T: Deserialize<'a>>(&self, table: RawTable<'a>) -> Result<T, FileError> {
+    fn read<'a, T: Deserialize<'a>>(&self, table: RawTable<'a>) -> Result<T, UserFileError> {
         T::deserialize(toml::de::Deserializer::from(table)).map_err(|e| self.unread(&e))
     }
 
     /// What the reader of TOML found wrong.
-    fn unread(&self, error: &toml::de::Error) -> FileError {
+    fn unread(&self, error: &toml::de::Error) -> UserFileError {
         let at = error.span().map_or(0, |span| span.start);
         let usual = "write key = value, with text in quotes";
         let (what, remedy) = toml_fault(error.message(), usual);
@@ -219,7 +219,7 @@ impl ScenarioText<'_> {
         at: usize,
         key: &str,
         what: &str,
-    ) -> Result<(), FileError> {
+    ) -> Result<(), UserFileError> {
         if known.contains(&name) {
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl ScenarioText<'_> {
         names: impl Iterator<Item = (usize, &'a String)>,
         what: &str,
         most: usize,
-    ) -> Result<(), FileError> {
+    ) -> Result<(), UserFileError> {
         let mut seen = BTreeSet::new();
         for (at, name) in names {
             if !seen.insert(name) {
@@ -248,7 +248,7 @@ impl ScenarioText<'_> {
     }
 }
 
-pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, FileError> {
+pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, UserFileError> {
     let source = ScenarioText(SourceText { text, file });
     if text.len() > MAX_FILE {
         let what = format!("the file has more than {MAX_FILE} bytes");
@@ -257,7 +257,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, FileError> {
     let mut root = DeTable::parse(text).map_err(|e| {
         let error = source.unread(&e);
         let what = format!("not TOML: {}", error.what);
-        FileError { what, ..error }
+        UserFileError { what, ..error }
     })?;
     node_keys(root.get_ref(), &source)?;
     // What shapes a direction is read once all tables that say so are known.
@@ -267,7 +267,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, FileError> {
 }
 
 /// Refuses a key of another kind of node.
-fn node_keys(root: &DeTable<'_>, source: &ScenarioText<'_>) -> Result<(), FileError> {
+fn node_keys(root: &DeTable<'_>, source: &ScenarioText<'_>) -> Result<(), UserFileError> {
     for (kind, keys) in NODE_KEYS.iter().filter_map(|row| row.split_once(": ")) {
         let keys: Vec<&str> = keys.split(' ').collect();
         let Some(DeValue::Array(nodes)) = root.get(kind).map(Spanned::get_ref) else {
@@ -290,7 +290,7 @@ fn scenario<'a>(
     links: Vec<RawTable<'a>>,
     changes: Vec<RawTable<'a>>,
     source: &ScenarioText<'_>,
-) -> Result<Scenario, FileError> {
+) -> Result<Scenario, UserFileError> {
     if file.host.is_empty() {
         let what = "the scenario has no host";
         return source.fault(0, "", what, "add [[host]] with a name");
@@ -340,7 +340,7 @@ fn references(
     nodes: &[Node],
     drafts: &[Draft<'_>],
     source: &ScenarioText<'_>,
-) -> Result<(), FileError> {
+) -> Result<(), UserFileError> {
     let Node { name, kind, .. } = node;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     let own = drafts.iter().map(|d| &d.link);
@@ -392,7 +392,7 @@ fn draft<'a>(
     nodes: &[Node],
     before: &[Draft<'_>],
     source: &ScenarioText<'_>,
-) -> Result<Draft<'a>, FileError> {
+) -> Result<Draft<'a>, UserFileError> {
     let at = keys.span().start;
     let mut part = |key| match keys.get_mut().remove(key) {
         Some(table) => source.table(table),
@@ -476,7 +476,11 @@ fn draft<'a>(
 }
 
 /// Refuses rings of switches, in which a broadcast would run for ever.
-fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &ScenarioText<'_>) -> Result<(), FileError> {
+fn loops(
+    drafts: &[Draft<'_>],
+    nodes: &[Node],
+    source: &ScenarioText<'_>,
+) -> Result<(), UserFileError> {
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
     let alone = switches.map(|switch| BTreeSet::from([switch.name.as_str()]));
     let mut joined: Vec<BTreeSet<&str>> = alone.collect();
@@ -504,7 +508,7 @@ fn addresses(
     drafts: &mut [Draft<'_>],
     nodes: &[Node],
     source: &ScenarioText<'_>,
-) -> Result<(), FileError> {
+) -> Result<(), UserFileError> {
     let links: Vec<&Link> = drafts.iter().map(|d| &d.link).collect();
     let segments = crate::scenario::segments(&links, nodes);
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
@@ -585,7 +589,7 @@ fn script<'a>(
     changes: Vec<RawTable<'a>>,
     drafts: &mut [Draft<'a>],
     source: &ScenarioText<'_>,
-) -> Result<Vec<ScriptStep>, FileError> {
+) -> Result<Vec<ScriptStep>, UserFileError> {
     if let Some(change) = changes.get(MAX_CHANGES) {
         let what = format!("more than {MAX_CHANGES} changes");
         return source.fault(change.span().start, "", what, "leave some out");
@@ -629,7 +633,7 @@ fn traffic(
     files: Vec<Spanned<Traffic>>,
     nodes: &[Node],
     source: &ScenarioText<'_>,
-) -> Result<Vec<Traffic>, FileError> {
+) -> Result<Vec<Traffic>, UserFileError> {
     let hosts = nodes.iter().filter(|n| n.kind == NodeKind::Host);
     let hosts: Vec<&str> = hosts.map(|n| n.name.as_str()).collect();
     let mut all: Vec<(usize, Traffic)> = Vec::new();

@@ -3,7 +3,7 @@
 use super::ScenarioText;
 use super::value::{AnyScalar, WholeNumber, some};
 use crate::{Aqm, Bucket, CoDelRule, Cross, Queue, QueueLimit, RedRule, Shape};
-use model::{Bytes, FileError};
+use model::{Bytes, UserFileError};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -35,7 +35,7 @@ pub(super) fn shape(
     link: &str,
     mtu: u32,
     source: &ScenarioText<'_>,
-) -> Result<Shape, FileError> {
+) -> Result<Shape, UserFileError> {
     let shape: Shape = source.read(table.clone())?;
     let fault = |key, what: String, remedy: &str| {
         let at = table.get_ref().get_key_value(key);

@@ -3,7 +3,7 @@
 /// A file that cannot be used. Prints as `file:line: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {what}; {remedy}")]
-pub struct FileError {
+pub struct UserFileError {
     /// The file as the caller named it.
     pub file: String,
     /// Line of the fault, from 1.
@@ -30,8 +30,8 @@ impl SourceText<'_> {
         at: usize,
         what: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> FileError {
-        FileError {
+    ) -> UserFileError {
+        UserFileError {
             file: self.file.to_owned(),
             line: line_at(self.text, at),
             what: what.into(),
