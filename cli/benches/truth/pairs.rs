@@ -25,7 +25,7 @@ pub fn may_compete(drawn: &Drawn) -> bool {
     }
 }
 
-/// Whether what it lets through goes up and down by itself.
+/// Whether what it lets through varies by itself.
 fn is_uneven(fault: &Fault) -> bool {
     matches!(
         fault,
