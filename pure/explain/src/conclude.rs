@@ -121,9 +121,11 @@ pub(crate) fn assemble(
         behind = vec![(Limit::Cpu, KINDS.to_vec(), candidate)];
     }
 
-    let outage = limits::fits_outage(facts);
+    let all = transfer + of_kind(TimeKind::Outage);
+    let is_long = of_kind(TimeKind::Outage).0 as f64 >= all.0 as f64 * HELD;
+    let is_beside = matches!(conclusion, Conclusion::Limited { .. });
+    let outage = limits::fits_outage(facts).filter(|_| is_long || is_beside);
     if let Some(candidate) = &outage {
-        let all = transfer + of_kind(TimeKind::Outage);
         let mut by = match conclusion {
             Conclusion::Limited { by } if transfer.0 as f64 >= all.0 as f64 * HELD => by,
             _ => Vec::new(),
@@ -625,6 +627,33 @@ mod tests {
         assert_eq!(of(1000, 1), [buffer, opening], "a third of the time");
         assert_eq!(of(500, 1), [buffer]);
         assert_eq!(of(1500, 0), [buffer], "a long round trip");
+    }
+
+    #[test]
+    fn an_outage_is_named_beside_a_limit_from_a_tenth_of_the_time_and_alone_from_a_quarter() {
+        let of = |outage: u64, rest: Limit| {
+            let mut facts = Facts::new(Source::Trace);
+            facts.min_rtt = Some(Nanos::from_millis(20));
+            (facts.segments, facts.span) = (1000, Nanos::from_secs(10));
+            (facts.timeouts, facts.backoffs) = (3, 3);
+            facts.stalled = Nanos::from_millis(outage);
+            let pieces = [
+                piece(0, outage, Limit::RtoStall),
+                piece(outage, 10_000, rest),
+            ];
+            let explanation = assemble(ExplainedConnection::default(), &pieces, &facts, Vec::new());
+            match explanation.conclusion {
+                Conclusion::Limited { by } => by,
+                _ => Vec::new(),
+            }
+        };
+        let (outage, buffer) = (Limit::RtoStall, Limit::SendBuffer);
+        assert_eq!(of(990, buffer), [buffer]);
+        assert_eq!(of(1000, buffer), [buffer, outage]);
+        assert_eq!(of(4000, buffer), [outage, buffer]);
+        // What the application leaves is no limit: a short outage beside it neither.
+        assert_eq!(of(2400, Limit::Application), []);
+        assert_eq!(of(2500, Limit::Application), [outage]);
     }
 
     /// Samples of a full line every 20 ms, for 3.2 s; what passed in each, and the share of the reader's buffer that is full.

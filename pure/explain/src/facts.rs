@@ -72,9 +72,9 @@ const OVERFLOWS: f64 = 1.5;
 /// Half the span of the middle four fifths of the time from burst to burst, by its median, up to which a clock lets them go.
 const EVEN: f64 = 0.1;
 
-/// Timeouts in a row that are no chance, and their part of the time that is worth a name.
+/// Timeouts in a row that are no chance, and their part of the time that is worth a name beside something else.
 const OUTAGE: u32 = 2;
-const OUTAGE_TIME: f64 = 0.25;
+const OUTAGE_TIME: f64 = 0.1;
 
 /// A queue that somebody waits for.
 pub(crate) const WAITED_FOR: Nanos = Nanos::from_millis(50);
@@ -735,8 +735,8 @@ impl Facts {
         self.timeouts > 0 && self.stalled.0 as f64 >= self.span.0 as f64 * 0.4
     }
 
-    /// One run of timeouts took a good part of the time: for so long nothing passed, whatever limits the rest. Who waits for
-    /// timers many times has something that makes them.
+    /// One run of timeouts took a part of the time: for so long nothing passed, whatever limits the rest. Who waits for timers
+    /// many times has something that makes them.
     pub fn has_outage(&self) -> bool {
         self.backoffs >= OUTAGE
             && self.timed_out_once()
@@ -949,10 +949,17 @@ impl Facts {
         self.reordered >= MUCH_REORDERING && self.reordered > self.retransmitted
     }
 
-    /// Losses were seen, and hold this congestion control back: BBR looks at rates and lets a loss of
+    /// Losses were seen, other than in an outage, and hold this congestion control back: BBR looks at rates and lets a loss of
     /// some per cent pass (it takes 15 % and more in its first version).
     pub fn loss_hurts(&self) -> bool {
-        self.retransmitted >= FEWEST_LOST && (!self.is_bbr() || self.loss_share() > 0.15)
+        let lossy =
+            self.retransmitted >= FEWEST_LOST && (!self.is_bbr() || self.loss_share() > 0.15);
+        lossy && (!self.has_outage() || self.loses_besides())
+    }
+
+    /// Whether segments were lost at other times than in a row of timeouts, of which each is a loss event.
+    pub fn loses_besides(&self) -> bool {
+        self.loss_events().len() as u64 >= u64::from(self.backoffs) + FEWEST_LOST
     }
 
     /// The same in the round trips that it had, for so many losses.

@@ -275,7 +275,7 @@ fn a_mean_below_the_median_shows_a_sender_that_stood_still() {
 }
 
 #[test]
-fn an_outage_is_one_run_of_timeouts_that_takes_a_quarter_of_the_time() {
+fn an_outage_is_one_run_of_timeouts_that_takes_a_tenth_of_the_time() {
     let of = |timeouts, backoffs, stalled| {
         let mut facts = steady(100);
         (facts.timeouts, facts.backoffs) = (timeouts, backoffs);
@@ -293,7 +293,8 @@ fn an_outage_is_one_run_of_timeouts_that_takes_a_quarter_of_the_time() {
         (2, 1, 250.0, [false, true, false]),
         (3, 1, 250.0, [false, false, false]),
         (2, 0, 250.0, [false, true, false]),
-        (2, 2, 249.0, [false, true, false]),
+        (2, 2, 100.0, [true, true, false]),
+        (2, 2, 99.0, [false, true, false]),
         (2, 2, 399.0, [true, true, false]),
         (2, 2, 400.0, [true, true, true]),
         (0, 2, 400.0, [true, true, false]),
@@ -301,6 +302,15 @@ fn an_outage_is_one_run_of_timeouts_that_takes_a_quarter_of_the_time() {
         let found = of(timeouts, backoffs, stalled);
         assert_eq!(found, expected, "{timeouts} {backoffs} {stalled}");
     }
+    let hurts = |events: u64| {
+        let losses: Vec<(f64, f64)> = (0..events).map(|n| (n as f64 * 100.0, 10.0)).collect();
+        let mut facts = lossy(&losses);
+        (facts.timeouts, facts.backoffs, facts.stalled) = (2, 2, ms(500.0));
+        facts.retransmitted = 100;
+        facts.loss_hurts()
+    };
+    assert!(!hurts(1 + FEWEST_LOST), "the outage lost all of them");
+    assert!(hurts(2 + FEWEST_LOST));
     let mut facts = steady(100);
     (facts.timeouts, facts.backoffs, facts.stalled) = (2, 2, ms(500.0));
     facts.vanished = Some(Vanished {

@@ -3,7 +3,7 @@
 //! Near miss: fast recovery, which needs no timer.
 
 use super::{Candidate, Key};
-use crate::facts::{FEWEST_LOST, Facts};
+use crate::facts::Facts;
 use crate::sender_state::SenderState;
 use model::finding::Confidence;
 use model::segment::ca_state;
@@ -32,18 +32,13 @@ fn weighed(facts: &Facts) -> Candidate {
             // Inferred from silence, behind which a black hole can be as well.
             _ if facts.undelivered.is_some() => Confidence::Possible,
             // What loses at other times as well may have lost these.
-            DEAD.. if !loses_at_other_times(facts) => Confidence::Certain,
+            DEAD.. if !facts.loses_besides() => Confidence::Certain,
             DEAD.. => Confidence::Possible,
             _ if facts.stood_still() && facts.timed_out_once() => Confidence::Likely,
             _ => Confidence::Possible,
         },
         ..candidate(facts)
     }
-}
-
-/// Each timeout in a row is a loss event of its own.
-fn loses_at_other_times(facts: &Facts) -> bool {
-    facts.loss_events().len() as u64 >= u64::from(facts.backoffs) + FEWEST_LOST
 }
 
 pub(crate) fn candidate(facts: &Facts) -> Candidate {

@@ -237,7 +237,7 @@ fn timeouts_stall_a_connection_or_are_one_outage() {
                 Some((Certain, 1)),
             ),
             ("and five", |f| loses_in_a_row(f, 9), Some((Possible, 1))),
-            ("249 ms", |f| f.stalled = ms(249.0), None),
+            ("99 ms", |f| f.stalled = ms(99.0), None),
             ("two runs", |f| f.timeouts = 5, None),
         ],
     );
