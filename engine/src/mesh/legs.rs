@@ -1,7 +1,7 @@
 //! The rows of a mesh, from the run of a pair.
 
 use mesh::{HostPair, Mesh, MeshTest, round_length};
-use model::finding::Conclusion;
+use model::finding::{Conclusion, Confidence, Explanation};
 use model::mtu::MtuRecord;
 use model::{Direction, Ended, LegOutcome, MeshLeg, Nanos, Run, summarise};
 
@@ -72,10 +72,6 @@ pub(super) fn legs_of_run(
     let ppm = |share: f64| (share * 1e6).round() as u64;
     let legs = run.legs.iter().zip(&summary.legs).enumerate();
     let played = legs.map(|(at, (leg, figures))| {
-        let limit = explained.get(at).and_then(|one| match &one.conclusion {
-            Conclusion::Limited { by } => by.first().map(|limit| limit.name().to_owned()),
-            _ => None,
-        });
         let was_measured = figures.ended == Ended::Complete && figures.bytes.0 > 0;
         MeshLeg {
             span: figures.duration,
@@ -92,7 +88,7 @@ pub(super) fn legs_of_run(
                 .datagrams
                 .and_then(|datagrams| datagrams.lost_share())
                 .map(ppm),
-            limited_by: limit,
+            limited_by: explained.get(at).and_then(limited_by),
             outcome: if was_measured {
                 LegOutcome::Good
             } else {
@@ -123,6 +119,20 @@ pub(super) fn legs_of_run(
     played
         .chain(absent.drain(run.legs.len().min(absent.len())..))
         .collect()
+}
+
+/// The first limit that is named; all of them where that one is just possible.
+fn limited_by(explanation: &Explanation) -> Option<String> {
+    let Conclusion::Limited { by } = &explanation.conclusion else {
+        return None;
+    };
+    let first = by.first()?;
+    let finding = explanation.finding(*first);
+    if finding.is_none_or(|first| first.confidence > Confidence::Possible) {
+        return Some(first.name());
+    }
+    let names: Vec<String> = by.iter().map(|limit| limit.name()).collect();
+    Some(format!("{} (possible)", names.join(" or ")))
 }
 
 fn bare(
@@ -203,6 +213,31 @@ mod tests {
         // A larger one may pass.
         let open = "packets of 1500 bytes pass; that larger ones do not is not certain, too many probes were lost";
         assert_eq!(legs(Some(1500), false), [failed(open), none]);
+    }
+
+    #[test]
+    fn a_limit_that_is_just_possible_is_named_with_its_rivals() {
+        let of = |confidence: &str, by: &[&str]| {
+            let finding = |limit: &&str| {
+                serde_json::json!({
+                    "limit": limit, "level": "second", "confidence": confidence, "evidence": [], "remedies": [],
+                    "share": {"time_ns": 1, "time_share": 1.0, "bytes": 1},
+                })
+            };
+            let explanation = serde_json::json!({
+                "name": "x", "source": "samples", "span_ns": 1, "bytes": 1, "phases": [], "doubts": [],
+                "conclusion": {"is": "limited", "by": by},
+                "findings": by.iter().map(finding).collect::<Vec<_>>(),
+            });
+            limited_by(&serde_json::from_value(explanation).unwrap())
+        };
+        let named = |text: &str| Some(text.to_owned());
+        assert_eq!(of("certain", &["pacing", "rto_stall"]), named("pacing"));
+        assert_eq!(of("likely", &["policer"]), named("policer"));
+        let rivals = ["policer", "random_loss"];
+        let both = named("policer or random_loss (possible)");
+        assert_eq!(of("possible", &rivals), both);
+        assert_eq!(of("possible", &["shaper"]), named("shaper (possible)"));
     }
 
     fn leg(direction: Direction, started: u64, bytes: u64, ended: Ended) -> Leg {

@@ -116,7 +116,7 @@ pub struct MeshLeg {
     pub loss_ppm: Option<u64>,
     /// The largest packet that passes, in bytes.
     pub mtu: Option<u64>,
-    /// The limit that held for most of the time.
+    /// The limit that is named first; where that is just possible, with all that fit: `policer or random_loss (possible)`.
     pub limited_by: Option<String>,
     /// What became of it.
     pub outcome: LegOutcome,
