@@ -37,8 +37,6 @@ const MOST_HOSTS: usize = 300;
 
 /// Cells that are read at once.
 const CELLS: usize = 1000;
-/// Cells from which two threads read a half each.
-const MANY: usize = 4 * CELLS;
 
 /// Where the legs of a mesh are read.
 pub enum MeshLegs {
@@ -60,16 +58,6 @@ impl MeshLegs {
         let opened = Postgres::open_to_read(address, &calendar::called());
         let opened = opened.map_err(|error| Refusal::unreachable(error.to_string()))?;
         Ok(MeshLegs::Shared(Box::new(opened)))
-    }
-
-    /// Where a second thread reads the same.
-    fn another(&self) -> Result<Option<MeshLegs>> {
-        Ok(match self {
-            MeshLegs::Archive(archive) => {
-                Some(MeshLegs::Archive(Archive::open_to_read(archive.path())?))
-            }
-            MeshLegs::Shared(_) => None,
-        })
     }
 
     /// The newest legs of these cells, none that lies in the future: of a clock that was wrong.
@@ -176,42 +164,21 @@ pub fn grid(
         false => order.iter().position(|other| *other == host),
     };
     let places: Vec<Option<usize>> = (0..mesh.hosts.len()).map(place).collect();
-    let read = |from: &mut MeshLegs, pairs: &[HostPair]| -> Result<GridCells> {
-        let mut cells = GridCells::new();
-        for pairs in pairs.chunks(CELLS) {
-            let legs = from.finished(mesh, test, pairs, now, of_cell)?;
-            for (pair, legs) in pairs.iter().zip(legs) {
-                if let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) {
-                    keep_the_worst(&mut cells, (from, to), GridCell { legs });
-                }
+    let mut cells: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
+    for pairs in pairs.chunks(CELLS) {
+        for (pair, legs) in pairs
+            .iter()
+            .zip(from.finished(mesh, test, pairs, now, of_cell)?)
+        {
+            let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) else {
+                continue;
+            };
+            let cell = GridCell { legs };
+            let kept = cells.entry((from, to)).or_default();
+            if kept.legs.is_empty() || badness(&cell) > badness(kept) {
+                *kept = cell;
             }
         }
-        Ok(cells)
-    };
-    let (pairs, others) = pairs.split_at(match pairs.len() {
-        ..MANY => pairs.len(),
-        many => many / 2,
-    });
-    let mut second = match others {
-        [] => None,
-        _ => from.another()?,
-    };
-    let (cells, others) = std::thread::scope(|scope| {
-        let second = second
-            .as_mut()
-            .map(|second| scope.spawn(|| read(second, others)));
-        let cells = read(from, pairs);
-        let others = match second {
-            Some(thread) => thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            None => read(from, others),
-        };
-        (cells, others)
-    });
-    let mut cells = cells?;
-    for (pair, cell) in others? {
-        keep_the_worst(&mut cells, pair, cell);
     }
     let of = match part {
         GridPart::Whole if by_site => GridOf::Sites,
@@ -243,18 +210,8 @@ pub fn grid(
     })
 }
 
-/// The cells of a grid by row and column.
-type GridCells = BTreeMap<(usize, usize), GridCell>;
-
-fn keep_the_worst(cells: &mut GridCells, pair: (usize, usize), cell: GridCell) {
-    let kept = cells.entry(pair).or_default();
-    if kept.legs.is_empty() || badness(&cell) > badness(kept) {
-        *kept = cell;
-    }
-}
-
 /// Leaves the cells of the [`MOST_HOSTS`] rows and columns that have the worst ones; how many cells went.
-fn leave_the_worst(cells: &mut GridCells) -> usize {
+fn leave_the_worst(cells: &mut BTreeMap<(usize, usize), GridCell>) -> usize {
     let before = cells.len();
     let worst = |end: fn(&(usize, usize)) -> usize| -> BTreeSet<usize> {
         let mut of_host: BTreeMap<usize, u8> = BTreeMap::new();
