@@ -117,12 +117,7 @@ impl Archive {
                 Ok((row.get::<_, usize>(place)?, leg(row)?))
             })?;
             for (cell, leg) in legs {
-                let of_cell = &mut read[first + cell];
-                // Most grids have one, and a list makes room for four.
-                if of_cell.is_empty() {
-                    of_cell.reserve_exact(1);
-                }
-                of_cell.push(leg);
+                read[first + cell].push(leg);
             }
         }
         for legs in &mut read {
