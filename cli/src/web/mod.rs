@@ -86,7 +86,7 @@ pub fn serve(listener: &TcpListener, site: impl Answers, stop: &AtomicBool) -> R
             let site = Arc::clone(&site);
             // Without a thread the connection is closed, and the next one tries again.
             let _ = sys::spawn("web", move || {
-                // Whoever goes away in the middle of an answer does not want it.
+                // A browser that goes away in the middle of an answer does not want it.
                 let _ = talk(&mut conn.stream, &*site);
                 drop(conn);
             });

@@ -886,10 +886,18 @@ impl Facts {
     /// Fewer segments than a queue that overflows holds, at the fastest goodput: what waits for timers, or for the end of a
     /// recovery, lengthens round trips as well. Packets show a queue by themselves.
     fn few_queued_at_loss(&self) -> Option<Evidence> {
+        if !self.is_sampled() {
+            return None;
+        }
         let fastest = self.rate() / self.goodput_by_peak().unwrap_or(1.0);
-        let held = fastest * self.delay_at_loss()?.as_secs_f64() / f64::from(self.mss.max(1));
+        let held = self.queued_at_loss(fastest)?;
         let evidence = self.evidence(EvidenceKey::SegmentsQueuedAtLosses, held);
-        (self.is_sampled() && held < OVERFLOWS).then(|| evidence.at_most(OVERFLOWS))
+        (held < OVERFLOWS).then(|| evidence.at_most(OVERFLOWS))
+    }
+
+    /// Segments that the delay at the losses holds at this rate, in bytes a second.
+    pub fn queued_at_loss(&self, rate: f64) -> Option<f64> {
+        Some(rate * self.delay_at_loss()?.as_secs_f64() / f64::from(self.mss.max(1)))
     }
 
     /// Retransmissions that are known to have been needless. More duplicates than retransmissions: the path duplicates

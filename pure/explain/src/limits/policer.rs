@@ -287,7 +287,7 @@ fn spends(facts: &Facts) -> Option<Candidate> {
 /// A bucket that was emptied loses all that comes until it has refilled: whole windows again and again, until timers fire. A
 /// queue loses what does not fit, and delays the rest.
 fn starves(facts: &Facts) -> Option<Candidate> {
-    let held = facts.rate() * facts.delay_at_loss()?.as_secs_f64() / f64::from(facts.mss.max(1));
+    let held = facts.queued_at_loss(facts.rate())?;
     let again = facts.timeouts >= STARVED && facts.backoffs < STARVED as u32;
     let lost = facts.loss_hurts() && facts.loss_share() >= STARVED_LOSS;
     (again && lost && held < ELSEWHERE).then(|| {
