@@ -36,7 +36,7 @@ pub const OF_LEVEL: u32 = 200;
 const MOST_HOSTS: usize = 300;
 
 /// Cells that are read at once.
-const CELLS: usize = 1000;
+const CELLS: usize = 4000;
 
 /// Where the legs of a mesh are read.
 pub enum MeshLegs {

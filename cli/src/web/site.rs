@@ -235,9 +235,9 @@ impl Site {
             GridOf::Hosts | GridOf::HostsOfSites { .. } => ("cell.html", ["&src=", "&dst="]),
         };
         let of = of_test(page, mesh, &test.name);
-        let cell = |src: &str, dst: &str| {
-            let [src, dst] = [src, dst].map(http::encoded);
-            [of.as_str(), from, &src, to, &dst].concat()
+        let cell = |host: &str| {
+            let host = http::encoded(host);
+            [format!("{of}{from}{host}"), format!("{to}{host}")]
         };
         let meshes = self.grid_links(Some(mesh));
         let test = |test: &str| of_test("grid.html", mesh, test);

@@ -617,7 +617,12 @@ fn a_year_of_30_hosts() {
         let begin = Instant::now();
         let grid = whole_grid(&mut legs(), &mesh, test, Nanos::from_secs(START));
         let read = begin.elapsed();
-        let page = report::pages::grid(&grid, &[], |a, b| format!("{a}{b}"), str::to_owned);
+        let page = report::pages::grid(
+            &grid,
+            &[],
+            |host| [host.to_owned(), host.to_owned()],
+            str::to_owned,
+        );
         println!(
             "grid: read in {read:?}, with its page of {} KB {:?}",
             page.len() / 1000,
@@ -682,7 +687,12 @@ fn a_grid_of_300_hosts() {
         let begin = Instant::now();
         let grid = whole_grid(&mut legs, &mesh, test, now);
         let read = begin.elapsed();
-        let page = report::pages::grid(&grid, &[], |a, b| format!("{a}{b}"), str::to_owned);
+        let page = report::pages::grid(
+            &grid,
+            &[],
+            |host| [host.to_owned(), host.to_owned()],
+            str::to_owned,
+        );
         let both = begin.elapsed();
         println!(
             "grid: read in {read:?}, with its page of {} KB {both:?}",

@@ -5,8 +5,9 @@ use crate::{Archive, Error};
 use calendar::{CellName, LEG_COLUMNS, OF_CELL, THIN_LEGS, leg, leg_table, leg_values, store_leg};
 use model::{Bytes, MeshLeg, Nanos};
 use rusqlite::{params, params_from_iter};
-use std::cmp::Reverse;
+use std::panic::resume_unwind;
 use std::sync::LazyLock;
+use std::thread;
 
 /// The table. Its rows are those of [`calendar::leg_table`], and wait for the PostgreSQL that coordinators share while
 /// they are `unsent`, which is no part of their checksum.
@@ -46,6 +47,11 @@ WHERE sum IS row_sum(run, leg, mesh, test, src, dst, starts, span_ms, bytes, goo
                      rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since);
 DROP TABLE mesh_legs_11;
 ";
+
+/// Cells from which a second thread is worth its connection.
+const MANY: usize = 2000;
+
+const READ: &str = "read the legs of a mesh";
 
 impl Archive {
     /// Keeps legs of a mesh, all or none; one that is kept already is replaced. `unsent` waits for
@@ -92,13 +98,32 @@ impl Archive {
         limit: u32,
     ) -> Result<Vec<MeshLeg>, Error> {
         let [mesh, test, src, dst] = cell;
-        let until = column(until.0 / 1_000_000);
-        let of = params![mesh, test, src, dst, until, limit];
-        self.mesh_legs(&CELL, of)
+        let legs = self.mesh_cells([mesh, test], &[[src, dst]], until, limit)?;
+        Ok(legs.concat())
     }
 
-    /// Those of each of these cells of a test, source and destination.
+    /// Those of each of these cells of a test, source and destination. Of many, two threads read a half each.
     pub fn mesh_cells(
+        &self,
+        test: [&str; 2],
+        cells: &[[&str; 2]],
+        until: Nanos,
+        limit: u32,
+    ) -> Result<Vec<Vec<MeshLeg>>, Error> {
+        if cells.len() < MANY {
+            return self.read_cells(test, cells, until, limit);
+        }
+        let (half, other) = cells.split_at(cells.len() / 2);
+        let second = Archive::open_to_read(self.path())?;
+        thread::scope(|scope| {
+            let other = scope.spawn(move || second.read_cells(test, other, until, limit));
+            let mut legs = self.read_cells(test, half, until, limit)?;
+            legs.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            Ok(legs)
+        })
+    }
+
+    fn read_cells(
         &self,
         [mesh, test]: [&str; 2],
         cells: &[[&str; 2]],
@@ -106,24 +131,19 @@ impl Archive {
         limit: u32,
     ) -> Result<Vec<Vec<MeshLeg>>, Error> {
         let until = column(until.0 / 1_000_000);
-        let (mut read, place) = (Vec::new(), LEG_COLUMNS.split(", ").count());
-        for of_source in cells.chunk_by(|[a, _], [b, _]| a == b) {
-            let first = read.len();
-            let destinations: Vec<&str> = of_source.iter().map(|[_, dst]| *dst).collect();
-            let destinations = serde_json::to_string(&destinations).unwrap_or_default();
-            let of = params![mesh, test, of_source[0][0], destinations, until, limit];
-            read.resize_with(first + of_source.len(), Vec::new);
-            let legs = self.rows("read the legs of a mesh", &CELLS, of, |row| {
-                Ok((row.get::<_, usize>(place)?, leg(row)?))
-            })?;
-            for (cell, leg) in legs {
-                read[first + cell].push(leg);
-            }
-        }
-        for legs in &mut read {
-            legs.sort_by_key(|leg: &MeshLeg| Reverse(leg.starts));
-        }
-        Ok(read)
+        self.read("", |tx| {
+            let mut query = tx.prepare_cached(&CELL)?;
+            let legs = cells.iter().map(|[src, dst]| {
+                let of = params![mesh, test, src, dst, until, limit];
+                // A grid has one of each cell, and a list makes room for four.
+                let mut legs = Vec::with_capacity(1);
+                for leg in query.query_map(of, |row| leg(row))? {
+                    legs.push(leg?);
+                }
+                Ok(legs)
+            });
+            legs.collect()
+        })
     }
 
     /// The first legs of runs of a mesh since then that have this reason.
@@ -145,7 +165,7 @@ impl Archive {
     }
 
     fn mesh_legs(&self, sql: &str, of: impl rusqlite::Params) -> Result<Vec<MeshLeg>, Error> {
-        self.rows("read the legs of a mesh", sql, of, |row| leg(row))
+        self.rows(READ, sql, of, |row| leg(row))
     }
 
     /// Drops good light probes of these cells that began in `[from, until)`, but for the first of each hour.
@@ -169,26 +189,14 @@ impl Archive {
         let sql = "SELECT sum(bytes) FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND packets IS NULL AND ?2 IN (src, dst)";
         let since = column(since.0 / 1_000_000);
         let of = params![mesh, host, since];
-        let sums = self.rows("read the legs of a mesh", sql, of, |row| unsigned(row, 0))?;
+        let sums = self.rows(READ, sql, of, |row| unsigned(row, 0))?;
         Ok(Bytes(sums.into_iter().flatten().sum()))
     }
 }
 
 static CELL: LazyLock<String> = LazyLock::new(|| {
-    let [which, order] = OF_CELL.map(|part| part.replace('$', "?"));
-    select(&which, &order)
-});
-
-/// Of the cells of a source, whose destinations are a list as JSON; the last column is the place in it.
-static CELLS: LazyLock<String> = LazyLock::new(|| {
-    let whole = whole(LEG_COLUMNS);
-    format!(
-        "SELECT {LEG_COLUMNS}, one_of.key FROM json_each(?4) AS one_of CROSS JOIN mesh_legs AS one
-         WHERE one.rowid IN (
-             SELECT rowid FROM mesh_legs
-             WHERE mesh = ?1 AND test = ?2 AND src = ?3 AND dst = one_of.value AND starts <= ?5 AND {whole}
-             ORDER BY starts DESC LIMIT ?6)"
-    )
+    let which = OF_CELL.replace('$', "?");
+    select(&which, "ORDER BY starts DESC LIMIT ?6")
 });
 
 fn select(which: &str, order: &str) -> String {

@@ -39,6 +39,31 @@ fn leg(n: u64, src: &str, dst: &str, outcome: LegOutcome) -> MeshLeg {
 }
 
 #[test]
+fn many_cells_read_by_two_threads_are_those_read_alone() {
+    let place = Scratch::new();
+    let mut archive = Archive::open(&place.file()).unwrap();
+    let names: Vec<String> = (0..60).map(|n| format!("h{n}")).collect();
+    let cells = names
+        .iter()
+        .flat_map(|src| names.iter().map(move |dst| [src.as_str(), dst]));
+    let cells: Vec<[&str; 2]> = cells.collect();
+    let legs = (0..).zip(&cells).filter(|(n, _)| n % 7 != 0);
+    let legs: Vec<MeshLeg> = legs
+        .flat_map(|(n, [src, dst])| [n, n + 10_000].map(|n| leg(n, src, dst, LegOutcome::Good)))
+        .collect();
+    archive.store_mesh_legs(&legs, false).unwrap();
+    let read = archive
+        .mesh_cells(["db", "bulk"], &cells, Nanos(u64::MAX), 1)
+        .unwrap();
+    assert_eq!(read.concat().len(), legs.len() / 2);
+    let alone = cells.iter().map(|[src, dst]| {
+        let cell = archive.mesh_cell(["db", "bulk", src, dst], Nanos(u64::MAX), 1);
+        cell.unwrap()
+    });
+    assert!(read.into_iter().eq(alone));
+}
+
+#[test]
 fn a_cell_has_its_newest_legs_first() {
     let place = Scratch::new();
     let mut archive = Archive::open(&place.file()).unwrap();

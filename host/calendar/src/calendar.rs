@@ -245,7 +245,7 @@ pub trait Statements {
 /// Of [`LIST`].
 pub(crate) fn booking<R: SqlRow>(row: &R) -> Result<Booking, R::Failure> {
     let number = |at| Ok(row.integer(at)?.unwrap_or(0));
-    let name = |at| Ok(row.text(at)?.unwrap_or_default());
+    let name = |at| Ok(row.text(at)?.unwrap_or_default().to_owned());
     Ok(Booking {
         slot: name(0)?,
         resource: name(1)?,

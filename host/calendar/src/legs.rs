@@ -14,11 +14,8 @@ pub const LEG_COLUMNS: &str = "run, leg, mesh, test, src, dst, starts, span_ms, 
 /// A cell of a mesh by names: mesh, test, source, destination.
 pub type CellName<'a> = [&'a str; 4];
 
-/// The legs of a cell, from $1 on: its name, when they began at the latest, and how many at the most.
-pub const OF_CELL: [&str; 2] = [
-    "mesh = $1 AND test = $2 AND src = $3 AND dst = $4 AND starts <= $5",
-    "ORDER BY starts DESC LIMIT $6",
-];
+/// The legs of a cell: its name from $1 on, and when they began at the latest.
+pub const OF_CELL: &str = "mesh = $1 AND test = $2 AND src = $3 AND dst = $4 AND starts <= $5";
 
 /// Drops the good light probes of a cell that began in `[$5, $6)`, but for the first of each hour.
 pub const THIN_LEGS: &str = "
@@ -51,9 +48,9 @@ static CELLS: LazyLock<String> = LazyLock::new(|| {
         "SELECT l.*, n FROM unnest(CAST($3 AS TEXT[]), CAST($4 AS TEXT[])) WITH ORDINALITY AS cell (src, dst, n)
          CROSS JOIN LATERAL (
              SELECT {LEG_COLUMNS} FROM mesh_legs AS leg
-             WHERE mesh = $1 AND test = $2 AND leg.src = cell.src AND leg.dst = cell.dst AND starts <= $5 {}
-         ) AS l",
-        OF_CELL[1]
+             WHERE mesh = $1 AND test = $2 AND leg.src = cell.src AND leg.dst = cell.dst AND starts <= $5
+             ORDER BY starts DESC LIMIT $6
+         ) AS l"
     )
 });
 
@@ -151,7 +148,7 @@ pub trait SqlRow {
     fn integer(&self, at: usize) -> Result<Option<i64>, Self::Failure>;
 
     /// The text in a column.
-    fn text(&self, at: usize) -> Result<Option<String>, Self::Failure>;
+    fn text(&self, at: usize) -> Result<Option<&str>, Self::Failure>;
 }
 
 impl SqlRow for rusqlite::Row<'_> {
@@ -161,8 +158,8 @@ impl SqlRow for rusqlite::Row<'_> {
         self.get(at)
     }
 
-    fn text(&self, at: usize) -> Result<Option<String>, rusqlite::Error> {
-        self.get(at)
+    fn text(&self, at: usize) -> Result<Option<&str>, rusqlite::Error> {
+        Ok(self.get_ref(at)?.as_str_or_null()?)
     }
 }
 
@@ -173,7 +170,7 @@ impl SqlRow for tokio_postgres::Row {
         self.try_get(at)
     }
 
-    fn text(&self, at: usize) -> Result<Option<String>, tokio_postgres::Error> {
+    fn text(&self, at: usize) -> Result<Option<&str>, tokio_postgres::Error> {
         self.try_get(at)
     }
 }
@@ -186,7 +183,8 @@ pub fn leg<R: SqlRow>(row: &R) -> Result<MeshLeg, R::Failure> {
     // What is negative reads as 0.
     let number = |at| Ok(row.integer(at)?.map(|n| n.max(0) as u64));
     let ms = |at| Ok(number(at)?.map(Nanos::from_millis));
-    let name = |at| Ok(row.text(at)?.unwrap_or_default());
+    let text = |at| Ok(row.text(at)?.map(str::to_owned));
+    let name = |at| Ok(row.text(at)?.unwrap_or_default().to_owned());
     Ok(MeshLeg {
         run: name(0)?,
         leg: number(1)?.unwrap_or(0).try_into().unwrap_or(u32::MAX),
@@ -203,10 +201,14 @@ pub fn leg<R: SqlRow>(row: &R) -> Result<MeshLeg, R::Failure> {
         rtt_p50: number(12)?.map(Nanos),
         loss_ppm: number(13)?,
         mtu: number(14)?,
-        limited_by: row.text(15)?,
+        limited_by: text(15)?,
         // The table allows no others.
-        outcome: name(16)?.parse().unwrap_or(LegOutcome::Failed),
-        why: row.text(17)?,
+        outcome: row
+            .text(16)?
+            .unwrap_or_default()
+            .parse()
+            .unwrap_or(LegOutcome::Failed),
+        why: text(17)?,
         level_since: ms(18)?,
         rtt_p95: number(19)?.map(Nanos),
         packets: number(20)?,

@@ -7,9 +7,9 @@ pub use documents::MeshCells;
 use crate::pages::{GridCell, MeshGrid};
 use crate::words::{Ink, Style, age, counted, cut, escape, escape_sentence, wrap};
 use model::stats::percent;
-use model::{CellFigure, LegOutcome, MeshLeg, Nanos};
+use model::{BitRate, CellFigure, LegOutcome, MeshLeg, Nanos};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// Columns of a cell with its value at the least, and of one without.
 const WIDE: usize = 8;
@@ -169,24 +169,42 @@ fn pairs(cells: &[(usize, usize)], names: &[String]) -> String {
 
 /// What became of a leg, and when.
 pub(crate) fn sentence(leg: &MeshLeg, figure: CellFigure, now: Nanos) -> String {
-    let ago = age(now.since(leg.starts));
-    finding(leg, figure) + " (" + &ago + " ago)"
+    let mut text = finding(leg, figure);
+    let _ = write!(text, " ({} ago)", age(now.since(leg.starts)));
+    text
 }
 
 /// The figure of a leg with its unit.
-pub(crate) fn value(figure: CellFigure, leg: &MeshLeg) -> Option<String> {
+pub(crate) fn value(figure: CellFigure, leg: &MeshLeg) -> Option<CellValue> {
     match figure {
-        CellFigure::LightRtt | CellFigure::Latency => leg.rtt_p50.map(|time| time.to_string()),
-        CellFigure::Goodput => leg.goodput.map(|rate| rate.to_string()),
-        CellFigure::Mtu => leg.mtu.map(|size| format!("{size} bytes")),
+        CellFigure::LightRtt | CellFigure::Latency => leg.rtt_p50.map(CellValue::Time),
+        CellFigure::Goodput => leg.goodput.map(CellValue::Rate),
+        CellFigure::Mtu => leg.mtu.map(CellValue::Size),
+    }
+}
+
+pub(crate) enum CellValue {
+    Time(Nanos),
+    Rate(BitRate),
+    Size(u64),
+}
+
+impl fmt::Display for CellValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CellValue::Time(time) => time.fmt(f),
+            CellValue::Rate(rate) => rate.fmt(f),
+            CellValue::Size(bytes) => write!(f, "{bytes} bytes"),
+        }
     }
 }
 
 /// What became of a leg.
 fn finding(leg: &MeshLeg, figure: CellFigure) -> String {
-    let mut text = leg.outcome.name().to_owned();
+    let mut text = String::with_capacity(64);
+    text.push_str(leg.outcome.name());
     if let Some(value) = value(figure, leg) {
-        text = text + ", " + &value;
+        let _ = write!(text, ", {value}");
     }
     if leg.rtt_p50.is_some() && leg.packets.is_some() {
         let lost = leg.loss_ppm.unwrap_or(0) as f64 / 1e6;
@@ -196,10 +214,10 @@ fn finding(leg: &MeshLeg, figure: CellFigure) -> String {
         }
     }
     if let Some(limit) = &leg.limited_by {
-        text = text + ", limited by " + &escape(limit);
+        let _ = write!(text, ", limited by {}", escape(limit));
     }
     if let Some(why) = &leg.why {
-        text = text + ": " + &escape_sentence(why);
+        let _ = write!(text, ": {}", escape_sentence(why));
     }
     text
 }

@@ -37,10 +37,10 @@ fn of_page() -> String {
 }
 
 /// A whole document: the same head for every page, and what is in its body.
-pub(crate) fn document(title: &str, body: &str, served: bool) -> String {
+pub(crate) fn document(title: &str, served: bool, body: impl FnOnce(&mut String)) -> String {
     let (policy, title) = (policy(served), inert(title));
     let (of_page, of_pictures) = (of_page(), style::of_pictures());
-    format!(
+    let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
@@ -48,8 +48,11 @@ pub(crate) fn document(title: &str, body: &str, served: bool) -> String {
         <meta name=\"generator\" content=\"linerate\">\n\
         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
         <style>{LIBRARY_STYLE}</style>\n<style>{of_page}</style>\n<style id=\"of-pictures\">{of_pictures}</style>\n\
-        </head>\n<body>\n{body}</body>\n</html>\n"
-    )
+        </head>\n<body>\n"
+    );
+    body(&mut out);
+    out.push_str("</body>\n</html>\n");
+    out
 }
 
 /// The whole file.
@@ -99,7 +102,7 @@ pub fn html(page: &Page) -> String {
             <script>{LIBRARY}</script>\n<script>{SCRIPT}</script>\n"
         );
     }
-    document(&page.title, &out, false)
+    document(&page.title, false, |body| body.push_str(&out))
 }
 
 fn data_of(page: &Page) -> Map<String, Value> {

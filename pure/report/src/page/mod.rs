@@ -326,6 +326,13 @@ pub(crate) fn inert(text: &str) -> String {
 
 /// Appends what [`inert`] makes of a text.
 pub(crate) fn push_inert(out: &mut String, mut text: &str) {
+    let stays = |byte: u8| {
+        matches!(byte, b' '..=b'~' | b'\n') && !matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'')
+    };
+    if text.bytes().all(stays) {
+        out.push_str(text);
+        return;
+    }
     let changes = |c: char| match c {
         '&' | '<' | '>' | '"' | '\'' => true,
         ' '..='~' | '\n' => false,

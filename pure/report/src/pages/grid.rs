@@ -99,7 +99,6 @@ impl MeshGrid {
         )
     }
 
-    /// The figure of a leg.
     /// What the marks of the cells mean.
     pub(crate) fn legend(&self) -> String {
         let busy = match self.figure == CellFigure::LightRtt {
@@ -118,39 +117,70 @@ impl MeshGrid {
 
     /// The letter of a cell, and marks of its age and of a change of its level.
     pub(crate) fn mark(&self, cell: &GridCell) -> String {
+        let mut text = String::new();
+        self.push_mark(&mut text, cell);
+        text
+    }
+
+    fn push_mark(&self, text: &mut String, cell: &GridCell) {
         let Some(leg) = cell.newest() else {
-            return "-".to_owned();
+            text.push('-');
+            return;
         };
-        let old = if self.is_old(leg) { "'" } else { "" };
-        let changed = if leg.level_since.is_some() { "~" } else { "" };
-        let busy = if leg.busy { "+" } else { "" };
-        format!("{}{old}{changed}{busy}", leg.outcome.letter())
+        text.push(leg.outcome.letter());
+        let marks = [
+            (self.is_old(leg), '\''),
+            (leg.level_since.is_some(), '~'),
+            (leg.busy, '+'),
+        ];
+        text.extend(marks.iter().filter(|(is, _)| *is).map(|(_, mark)| mark));
     }
 
     /// The value of a cell with its mark: `9.41GL`.
     pub(crate) fn cell_text(&self, cell: &GridCell) -> String {
-        let value = cell.newest().and_then(|leg| value(self.figure, leg));
-        let mut text = value.unwrap_or_default();
+        let mut text = String::with_capacity(16);
+        if let Some(value) = cell.newest().and_then(|leg| value(self.figure, leg)) {
+            let _ = write!(text, "{value}");
+        }
         if let Some(at) = text.find("bit/s").or_else(|| text.find("bytes")) {
             text.truncate(at);
         }
         text.retain(|c| c != ' ');
-        text + &self.mark(cell)
+        self.push_mark(&mut text, cell);
+        text
     }
 }
 
 /// Reasons below the grid of a page.
 const MOST_REASONS: usize = 200;
 
-/// The page of a grid, with names and addresses of the grids of other meshes. The links have the address of what a cell leads to,
-/// by source and destination, and of the grid of a test.
+/// The page of a grid, with names and addresses of the grids of other meshes. Of a host `cell_link` has the begin of
+/// the address of its cells as a source and the end of it as a destination; `test_link` has that of the grid of a test.
 pub fn grid(
     grid: &MeshGrid,
     meshes: &[(String, String)],
-    cell_link: impl Fn(&str, &str) -> String,
+    cell_link: impl Fn(&str) -> [String; 2],
     test_link: impl Fn(&str) -> String,
 ) -> String {
-    let mut out = format!(
+    let links = grid.hosts.iter();
+    let links = links.map(|host| cell_link(&host.name).map(|part| inert(&part)));
+    let links: Vec<[String; 2]> = links.collect();
+    document(&format!("Mesh {}", grid.mesh), true, |out| {
+        // A cell takes some 160 bytes.
+        out.reserve(200 * grid.cells.len());
+        body(out, grid, meshes, &links, test_link);
+    })
+}
+
+fn body(
+    out: &mut String,
+    grid: &MeshGrid,
+    meshes: &[(String, String)],
+    links: &[[String; 2]],
+    test_link: impl Fn(&str) -> String,
+) {
+    let _ = write!(
+        out,
         "<main class=\"mesh\">\n<h1>{}</h1>\n<nav><a href=\"/\">All measurements</a>",
         inert(&grid.title())
     );
@@ -228,14 +258,15 @@ pub fn grid(
             out.push_str(newest.map_or("none", |leg| leg.outcome.name()));
             out.push_str(frame);
             out.push_str("\"><a href=\"");
-            push_inert(&mut out, &cell_link(&from.name, &grid.hosts[*at].name));
+            out.push_str(&links[*row][0]);
+            out.push_str(&links[*at][1]);
             out.push_str("\" title=\"");
             match newest {
                 None => out.push_str("no leg yet"),
-                Some(leg) => push_inert(&mut out, &sentence(leg, grid.figure, grid.now)),
+                Some(leg) => push_inert(out, &sentence(leg, grid.figure, grid.now)),
             }
             out.push_str("\">");
-            push_inert(&mut out, &grid.cell_text(cell));
+            push_inert(out, &grid.cell_text(cell));
             out.push_str("</a>");
             if let Some(leg) = newest.filter(|leg| grid.is_old(leg)) {
                 let _ = write!(out, " <small>{}</small>", age(grid.now.since(leg.starts)));
@@ -253,17 +284,21 @@ pub fn grid(
     if !reasons.is_empty() {
         out.push_str("<h2>Cells that need attention</h2>\n<ul>\n");
         for reason in reasons.iter().take(MOST_REASONS) {
-            let links = reason.cells.iter().map(|(from, to)| {
-                let [from, to] = [from, to].map(|host| grid.hosts[*host].name.as_str());
-                link(&format!("{from} to {to}"), &cell_link(from, to))
+            let cells = reason.cells.iter().map(|(from, to)| {
+                let name = |host: &usize| inert(&grid.hosts[*host].name);
+                let [begin, end] = [&links[*from][0], &links[*to][1]];
+                format!(
+                    " <a href=\"{begin}{end}\">{} to {}</a>",
+                    name(from),
+                    name(to)
+                )
             });
-            let links = links.collect::<Vec<_>>().join(",");
-            let _ = writeln!(out, "<li>{}: {}</li>", links.trim(), inert(&reason.text));
+            let cells = cells.collect::<Vec<_>>().join(",");
+            let _ = writeln!(out, "<li>{}: {}</li>", cells.trim(), inert(&reason.text));
         }
         let _ = writeln!(out, "</ul>\n{}", more(&reasons, MOST_REASONS));
     }
     out.push_str("</main>\n");
-    document(&format!("Mesh {}", grid.mesh), &out, true)
 }
 
 pub(super) fn link(name: &str, href: &str) -> String {
@@ -282,7 +317,7 @@ pub fn cell(history: &History, legs: &[MeshLeg], figure: CellFigure, now: Nanos)
         vec![
             utc(leg.starts),
             leg.outcome.to_string(),
-            value(figure, leg).unwrap_or_else(|| "-".to_owned()),
+            value(figure, leg).map_or_else(|| "-".to_owned(), |value| value.to_string()),
             shown(&leg.run),
             leg.why.as_deref().map(escape_sentence).unwrap_or_default(),
         ]
@@ -410,7 +445,7 @@ db1 to db0: low, 10.2 ms, 5.0 % lost, MTU 1500 (0 min ago)
 db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
 "
         );
-        let page = super::grid(&grid, &[], |_, _| String::new(), str::to_owned);
+        let page = super::grid(&grid, &[], |_| Default::default(), str::to_owned);
         for part in [
             "<td class=\"low\"><a href=\"\" title=\"low, 10.2 ms, 5.0 % lost, MTU 1500 (0 min ago)\">10.2msL+</a></td>",
             "+ beside another test of a host",
@@ -438,7 +473,7 @@ db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
     \\u{1b}[2J<b> (0 min to 3 h ago)
 "
         );
-        let page = super::grid(&grid, &[], |_, _| String::new(), str::to_owned);
+        let page = super::grid(&grid, &[], |_| Default::default(), str::to_owned);
         assert_eq!(page.matches("<li>").count(), 1, "{page}");
         assert_eq!(page.matches(" to db").count(), 6, "{page}");
         let many = |n: u64| leg(LegOutcome::Low, Some(n * 1_000_000), 0);
@@ -470,7 +505,7 @@ db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
         let page = grid(
             &of(3),
             &[],
-            |src, dst| format!("/cell.html?src={src}&dst={dst}"),
+            |host| [format!("/cell.html?src={host}"), format!("&dst={host}")],
             |test| format!("/grid.html?test={test}"),
         );
         for part in [

@@ -126,7 +126,7 @@ pub fn index(index: &Index) -> String {
         );
     }
     out.push_str("</main>\n");
-    document(TITLE, &out, index.search.is_some())
+    document(TITLE, index.search.is_some(), |body| body.push_str(&out))
 }
 
 /// A card for each path: its last figure, its time and state, all of its runs as a line.
