@@ -127,6 +127,30 @@ fn join(pieces: &mut Vec<OwnedInterval>, piece: OwnedInterval) {
     }
 }
 
+/// Gives the time of a silence to another limit, but for what a window held back. Data came before it.
+pub(crate) fn give(
+    pieces: Vec<OwnedInterval>,
+    [from, to]: [Nanos; 2],
+    limit: Limit,
+) -> Vec<OwnedInterval> {
+    let mut out = Vec::new();
+    for mut rest in pieces {
+        let mut before = rest.split(from);
+        let mut within = rest.split(to);
+        if !matches!(within.limit, Limit::ReceiveWindow | Limit::ZeroWindow) {
+            within.limit = limit;
+            if before.length().0 > 0 {
+                before.bytes += std::mem::take(&mut within.bytes);
+            }
+        }
+        let parts = [before, within, rest].into_iter();
+        parts
+            .filter(|part| part.length().0 > 0 || part.bytes.0 > 0)
+            .for_each(|part| join(&mut out, part));
+    }
+    out
+}
+
 fn coarser(pieces: &[OwnedInterval]) -> Vec<OwnedInterval> {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
         return Vec::new();

@@ -87,6 +87,8 @@ pub struct Undelivered {
     pub acknowledgements: u32,
     /// By which the last is ahead.
     pub bytes: u32,
+    /// Payload of the largest segment that came before.
+    pub largest: u32,
 }
 
 /// Bytes of an advertised window, where its scale is known.
@@ -220,10 +222,14 @@ impl<S: StreamView> HalfConnection<S> {
 
     #[cold]
     fn misses(&mut self, at: Nanos, bytes: u32) {
-        let last = self.followed.as_ref().map(|of| of.stream.last_data);
+        let stream = self.followed.as_ref().map(|of| &of.stream);
+        let (last, largest) = match stream {
+            Some(stream) => (stream.last_data, stream.sender.largest()),
+            None => (self.last_sent, 0),
+        };
         let missing = self.undelivered.get_or_insert_default();
         if missing.acknowledgements == 0 {
-            missing.since = last.unwrap_or(self.last_sent);
+            (missing.since, missing.largest) = (last, largest);
         }
         missing.until = at;
         missing.acknowledgements += 1;

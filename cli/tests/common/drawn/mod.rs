@@ -30,6 +30,7 @@ pub const SOURCES: [(&str, &[&str]); 8] = [
 
 /// Where the cross traffic of a lab goes: the discard port (RFC 863).
 const CROSS_TRAFFIC: &str = ":9";
+const IPERF3_PORT: &str = ":5201";
 /// The fault that keeps back most is a cause, if this much, though a faster path would do more: that is no removal.
 const CLEAR: f64 = 1.25;
 /// More than this, and a fault kept something back.
@@ -215,15 +216,26 @@ fn play(home: &Home, drawn: &Drawn, played: &Played, into: &Path, all: bool) {
     std::fs::write(into.join("done"), "").unwrap();
 }
 
-/// What `explain` says of the transfer in these files: of the largest connection, and of the lab's cross traffic last.
+/// What `explain` says of the transfer in these files: of the largest connection, and last of the lab's cross traffic and
+/// of the control connection of iperf3, which has data both ways.
 pub fn explanation(home: &Home, files: &[PathBuf]) -> Value {
     let explained = json(home.linerate(&["explain", "--json"]).args(files));
     let all = explained["explanations"].as_array().into_iter().flatten();
+    let client = |e: &Value| {
+        let ends = ["sender", "receiver"].map(|end| e[end].as_str().unwrap_or_default());
+        let at = ends.iter().position(|end| end.ends_with(IPERF3_PORT))?;
+        Some(ends[1 - at].to_owned())
+    };
+    let clients: Vec<String> = all.clone().filter_map(client).collect();
+    let is_control = |e: &Value| {
+        let is_its = |one: &&String| client(e).is_some_and(|client| client == **one);
+        clients.iter().filter(is_its).count() == 2
+    };
     let is_traffic = |e: &Value| {
         let mut ends = ["sender", "receiver"].map(|end| &e[end]).into_iter();
         ends.any(|end| end.as_str().is_some_and(|end| end.ends_with(CROSS_TRAFFIC)))
     };
-    all.max_by_key(|e| (!is_traffic(e), e["bytes"].as_u64()))
+    all.max_by_key(|e| (!is_traffic(e), !is_control(e), e["bytes"].as_u64()))
         .cloned()
         .unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use crate::facts::{
     self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Pauses, Rhythm,
     SendClock, SenderInterval, Sent, Vanished,
 };
-use crate::limits::{RECEIVE_WINDOW_FULL, bucket, fits_undelivered, hides, is_lost};
+use crate::limits::{RECEIVE_WINDOW_FULL, bucket, hides, is_lost};
 use crate::sender_state::{self, OwnedInterval};
 use crate::timestamps::{Stamped, in_ticks};
 use model::finding::{Conclusion, Explanation, Limit, Source};
@@ -19,7 +19,7 @@ use tcp::seq::before;
 use tcp::stream::{
     Acknowledged, DataArrival, FollowedStream, Stream, StreamView, Undelivered, usual,
 };
-use tcp::thresholds::{AT_ONCE, LEAST_INITIAL_WINDOW};
+use tcp::thresholds::{AT_ONCE, LEAST_INITIAL_WINDOW, RTO_MIN};
 use tcp::vantage::Trips;
 use tcp::waits::{Release, Wait};
 
@@ -755,9 +755,8 @@ impl CaptureSender {
         } = followed;
         let end = frame.begun + frame.span;
         // Behind a black hole nothing of full size comes at all: that is not one silence.
-        let mss = stream.mss(frame.segment);
         let silent = frame.undelivered.as_ref();
-        let silent = silent.filter(|of| is_lost(of) && !hides(of, mss));
+        let silent = silent.filter(|of| is_lost(of) && !hides(of));
         this.stalled += stream.close(end, silent);
         if this.stalled.0 > 0 {
             this.turn(&stream, end, frame.segment, frame.trips.total);
@@ -825,7 +824,7 @@ impl CaptureSender {
         let begun = frame.begun;
         let mut facts = Facts::new(source_of(frame.vantage));
         facts.span = frame.span;
-        facts.mss = mss;
+        facts.mss = stream.mss(frame.segment);
         // What was acknowledged stands for data of which nothing was seen, and for none of those beside.
         facts.bytes = match stream.packets {
             0 => Bytes(stream.range),
@@ -941,11 +940,16 @@ impl CaptureSender {
                 }
             }
         }
-        // What looks like idleness here is the sender's wait for its timeouts.
-        if let (Some(missing), Some(_)) = (facts.undelivered, fits_undelivered(&facts)) {
-            for piece in pieces.iter_mut().filter(|piece| piece.to > missing.since) {
-                if piece.limit == Limit::Application {
-                    piece.limit = Limit::RtoStall;
+        // What looks like idleness here, or like a window in flight, is the sender's wait for its timeouts.
+        let waits =
+            |of: &Undelivered| is_lost(of) && of.until.since(of.since) > RTO_MIN + stream.srtt;
+        if let Some(Undelivered { since, until, .. }) = facts.undelivered.filter(waits) {
+            pieces = sender_state::give(pieces, [since, until], Limit::RtoStall);
+            for reading in &mut facts.readings {
+                if reading.from < since {
+                    reading.to = reading.to.min(since);
+                } else {
+                    reading.limit = Some(Limit::RtoStall);
                 }
             }
         }

@@ -652,6 +652,25 @@ fn full_segments_that_never_arrive_are_a_black_hole() {
 }
 
 #[test]
+fn a_silence_in_which_data_were_sent_that_never_came_is_the_senders_wait() {
+    // At the receiver, which ends the connection after six seconds: the sender counts more than it had seen by then.
+    let silence = |missing: u32| {
+        let mut script = Script::new();
+        for _ in 0..1000 {
+            script.packet(1000, 1, MSS);
+            script.arrived(1);
+            script.packet(10, 0, 0);
+        }
+        script.packet(6_000_000, 0, 0).flags |= FIN;
+        script.next[1] = script.next[1].wrapping_add(missing);
+        script.packet(20_000, 1, 0);
+        script.conclusion()
+    };
+    assert_eq!(silence(100 * MSS), by(&[Limit::RtoStall]));
+    assert_ne!(silence(MSS), by(&[Limit::RtoStall]));
+}
+
+#[test]
 fn what_fits_any_initial_window_is_not_laid_on_the_congestion_window() {
     // A server that says a byte now and then, captured at the client: the next comes a round trip after the last was
     // acknowledged.

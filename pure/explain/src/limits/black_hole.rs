@@ -41,7 +41,7 @@ const PASSES: u32 = 1200;
 /// and where full segments had passed, be that of a sender that waits for a timeout.
 pub(crate) fn fits_undelivered(facts: &Facts) -> Option<Candidate> {
     let missing = facts.undelivered?;
-    hides(&missing, facts.mss).then(|| {
+    hides(&missing).then(|| {
         let bytes = facts.evidence(Key::UndeliveredBytes, Bytes(missing.bytes.into()));
         let acks = facts.evidence(Key::AcksAheadOfData, missing.acknowledgements);
         let evidence = vec![bytes.at(missing.since), acks.if_at_least(BACKOFFS.into())];
@@ -58,9 +58,9 @@ fn is_repeated(missing: &Undelivered) -> bool {
 }
 
 /// Whether nothing of full size came: where it had, something else may keep the data back.
-pub(crate) fn hides(missing: &Undelivered, mss: u32) -> bool {
+pub(crate) fn hides(missing: &Undelivered) -> bool {
     let often = missing.until.since(missing.since) >= OFTEN;
-    often && (is_repeated(missing) || mss < PASSES) && is_lost(missing)
+    often && (is_repeated(missing) || missing.largest < PASSES) && is_lost(missing)
 }
 
 /// More is missing than what one packet may have overtaken.

@@ -761,12 +761,13 @@ fn black_holes_swallow_full_segments_three_times() {
             ("as large passed", |f| vanish(f, 1000, 3), None),
         ],
     );
-    fn missing(facts: &mut Facts, ms: u64, acknowledgements: u32, bytes: u32) {
+    fn missing(facts: &mut Facts, ms: u64, acknowledgements: u32, bytes: u32, largest: u32) {
         facts.undelivered = Some(Undelivered {
             since: Nanos(7),
             until: Nanos(7 + ms * 1_000_000),
             acknowledgements,
             bytes,
+            largest,
         });
     }
     check(
@@ -775,30 +776,24 @@ fn black_holes_swallow_full_segments_three_times() {
         &[
             (
                 "unchanged",
-                |f| missing(f, 3000, 3, 2896),
+                |f| missing(f, 3000, 3, 2896, 36),
                 Some((Likely, 1)),
             ),
-            ("soon", |f| missing(f, 2999, 3, 2896), None),
-            ("one may be late", |f| missing(f, 3000, 3, 2895), None),
+            ("soon", |f| missing(f, 2999, 3, 2896, 36), None),
+            ("one may be late", |f| missing(f, 3000, 3, 2895, 36), None),
             (
                 "small ones passed alone",
-                |f| missing(f, 3000, 2, 2896),
+                |f| missing(f, 3000, 2, 2896, 36),
                 Some((Possible, 1)),
             ),
             (
                 "full ones passed before",
-                |f| {
-                    f.mss = 1200;
-                    missing(f, 3000, 2, 2896);
-                },
+                |f| missing(f, 3000, 2, 2896, 1200),
                 None,
             ),
             (
                 "full ones passed before, and often",
-                |f| {
-                    f.mss = 1200;
-                    missing(f, 3000, 3, 2896);
-                },
+                |f| missing(f, 3000, 3, 2896, 1200),
                 Some((Likely, 1)),
             ),
         ],
