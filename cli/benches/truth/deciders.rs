@@ -29,6 +29,9 @@ pub struct Decided {
     pub line: String,
 }
 
+/// Pairs of runs of an experiment, and where these do not settle it of the next.
+const FIRST_PAIRS: u64 = 8;
+const MOST_PAIRS: u64 = 40;
 /// With fewer segments in flight a loss keeps little back.
 const FEW_SEGMENTS: u64 = 20;
 
@@ -66,7 +69,13 @@ pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
             if gain < HELPS {
                 return None;
             }
-            let verdict = prove(home, drawn, &with.join("scenario.toml"), decider);
+            let scenario = with.join("scenario.toml");
+            let mut verdict = prove(home, drawn, &scenario, decider, FIRST_PAIRS);
+            // It says how many more it takes.
+            if let Some(more) = verdict["comparisons"][0]["more_pairs"].as_u64() {
+                let pairs = (FIRST_PAIRS + more).min(MOST_PAIRS);
+                verdict = prove(home, drawn, &scenario, decider, pairs);
+            }
             let outcome = verdict["outcome"].as_str().unwrap_or("no_verdict");
             let beyond = verdict["comparisons"][0]["beyond_margin"] == true;
             let decides = outcome == "no_difference" || beyond;
@@ -115,7 +124,7 @@ fn leads(decider: &Value, outcome: &str, truth: &[&str]) -> Leads {
 }
 
 /// The verdict of the experiment, as its command line stands in the text of `explain`.
-fn prove(home: &Home, drawn: &Drawn, scenario: &Path, decider: &Value) -> Value {
+fn prove(home: &Home, drawn: &Drawn, scenario: &Path, decider: &Value, pairs: u64) -> Value {
     let lab = Lab::up(home, scenario.to_str().unwrap());
     let margin = decider["margin_share"].as_f64().unwrap_or_default() * 100.0;
     let mut command = home.linerate(&["prove", &format!("lab:{}", lab.name), "--json", "-q"]);
@@ -124,7 +133,7 @@ fn prove(home: &Home, drawn: &Drawn, scenario: &Path, decider: &Value) -> Value 
         .args(["--margin", &format!("{margin}%")])
         .args(["--direction", if drawn.down { "down" } else { "up" }])
         .args(["-C", drawn.congestion, "-t", &format!("{}s", drawn.seconds)])
-        .args(["--gap", "0s", "--pilot", "0", "--pairs", "8"])
+        .args(["--gap", "0s", "--pilot", "0", "--pairs", &pairs.to_string()])
         .args(["--seed", &drawn.seed.to_string()]);
     report(&mut command)["verdict"].take()
 }

@@ -124,6 +124,15 @@ impl ConnectionAccount {
         Some(&own.view)
     }
 
+    /// Bytes that the peer counts as sent since the last of its data, and that never came.
+    pub fn missing(&self) -> u64 {
+        let of = |followed: &CaptureConnection| {
+            let peer = usize::from(!followed.client_is_second());
+            Some(followed.undelivered(peer)?.bytes)
+        };
+        self.followed.as_deref().and_then(of).unwrap_or(0).into()
+    }
+
     /// The losses of these data, what vanished, and the queue or bucket that lost them; times since `begun`.
     pub fn inform(&self, facts: &mut Facts, begun: Nanos) {
         let Some(own) = self.sent() else {

@@ -196,19 +196,25 @@ impl TraceWatcher {
         explained
     }
 
-    /// Explains the connections to which nearly all data came, unless the socket reported nothing.
+    /// Explains the connections to which nearly all data came, unless the socket reported nothing; or to which more was sent.
     pub(crate) fn received(self) -> Vec<Explanation> {
         let all = self.connections.into_values();
         let received = all.filter_map(|c| {
-            let reader = c.reader.filter(|reader| !reader.is_blind())?;
+            let reader = c.reader.filter(|reader| !reader.is_blind());
+            if reader.is_none() && c.account.missing() == 0 {
+                return None;
+            }
+            let is_traced = c.sender.is_some() || reader.as_ref().is_some_and(|r| r.is_traced);
             let received = c.account.received(&mut |facts| {
-                if reader.is_traced {
+                if is_traced {
                     facts.source = Source::TraceAtReceiver;
                 }
-                reader.inform_as_a_whole(facts);
+                if let Some(reader) = &reader {
+                    reader.inform_as_a_whole(facts);
+                }
             })?;
             Some(Explanation {
-                ends: reader.evidence(),
+                ends: reader.map_or_else(Vec::new, |reader| reader.evidence()),
                 ..received
             })
         });
@@ -335,8 +341,9 @@ impl WatchedConnection {
             receiver: Some(remote),
             direction: None,
         };
-        let reads = self.reader.as_ref().is_some_and(|r| !r.is_blind());
-        if reads && is_small(self.sent, self.received) {
+        let missing = self.account.missing();
+        let reads = missing > 0 || self.reader.as_ref().is_some_and(|r| !r.is_blind());
+        if reads && is_small(self.sent, self.received + missing) {
             return None;
         }
         let (pieces, mut facts) = match &self.sender {

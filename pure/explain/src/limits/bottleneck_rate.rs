@@ -26,6 +26,8 @@ const BBR_PROBE_GAIN: f64 = 1.25;
 const NEVER_FASTER: f64 = 0.92;
 /// Segments that stand in a queue at the least: fewer may be a burst that passes, or a pause of the sender.
 const STANDING: f64 = 2.0;
+/// Segments that BBR keeps in flight however slow the path is (`bbr_cwnd_min_target` in `net/ipv4/tcp_bbr.c`).
+const BBR_LEAST_FLIGHT: f64 = 4.0;
 /// Goodput by the rate of the queue that lost, from which it could be little more.
 const WELL_USED: f64 = 0.9;
 /// Part of the time that buffers or programs take, from which an even rate, or the one that BBR measured, may be theirs.
@@ -255,6 +257,7 @@ fn full(facts: &Facts) -> Option<Candidate> {
             || by_hosts
             || facts.shares_link()
             || standing < STANDING
+            || facts.is_bbr() && standing < BBR_LEAST_FLIGHT
             || !facts.has_forward_queue();
         let confidence = match doubt {
             false => Confidence::Certain,
