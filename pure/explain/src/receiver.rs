@@ -204,13 +204,12 @@ impl ReceivingSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::finding::{EvidenceKey, Explanation, Quantity};
-    use model::segment::tcp_flag::ACK;
+    use model::finding::{EvidenceKey, Explanation, Limit, Quantity};
+    use model::segment::tcp_flag::{ACK, FIN, SYN};
+    use model::segment::tcp_state;
     use model::{Connection, SocketState, TraceRecord};
 
-    /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
-    /// own end sends so many bytes.
-    fn explained(sent: u64) -> Vec<Explanation> {
+    fn watcher() -> crate::TraceWatcher {
         let mut watcher = crate::TraceWatcher::default();
         let connection = Connection {
             id: 0,
@@ -220,8 +219,55 @@ mod tests {
             remote: ([192, 0, 2, 1], 40000).into(),
         };
         watcher.push(TraceRecord::Connection(connection));
+        watcher
+    }
+
+    #[test]
+    fn what_was_sent_here_and_never_came_is_explained() {
+        // A request of 36 bytes; after seven seconds its end gives up, and the answer to that tells how much was sent.
+        let causes = |ahead: u32| {
+            let mut watcher = watcher();
+            let packets = [
+                (0, What::Sent, SYN, (0, 0), 0),
+                (20, What::Received, SYN | ACK, (0, 1), 0),
+                (20, What::Sent, ACK, (1, 1), 0),
+                (21, What::Sent, ACK, (1, 1), 36),
+                (41, What::Received, ACK, (1, 37), 0),
+                (7000, What::Sent, ACK | FIN, (37, 1), 0),
+                (7020, What::Received, ACK, (1 + ahead, 38), 0),
+            ];
+            for (ms, what, flags, (seq, ack), payload) in packets {
+                let tcb = SocketValues {
+                    state: tcp_state::ESTABLISHED,
+                    ..SocketValues::default()
+                };
+                watcher.push(TraceRecord::Segment(Segment {
+                    at: Nanos::from_millis(ms),
+                    what,
+                    seq,
+                    ack,
+                    flags,
+                    payload: Bytes(payload),
+                    segments: 1,
+                    socket: Some(SocketState::from_probe(tcb)),
+                    ..Segment::default()
+                }));
+            }
+            let explained = watcher.explain().into_iter();
+            let causes = explained.map(|e| (e.source, e.cause()));
+            causes.collect::<Vec<_>>()
+        };
+        let hole = (Source::TraceAtReceiver, Some(Limit::BlackHole));
+        assert_eq!(causes(15_928), [hole]);
+        assert!(!causes(0).contains(&hole));
+    }
+
+    /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
+    /// own end sends so many bytes.
+    fn explained(sent: u64) -> Vec<Explanation> {
+        let mut watcher = watcher();
         let tcb = SocketValues {
-            state: model::segment::tcp_state::ESTABLISHED,
+            state: tcp_state::ESTABLISHED,
             min_rtt: Nanos::from_millis(20),
             rcv_wscale: 7,
             advmss: 1460,
@@ -270,10 +316,7 @@ mod tests {
                 .any(|e| e.key == EvidenceKey::UnreadData && e.quantity == Quantity::Share(0.5)),
             "{explanation:#?}"
         );
-        assert_eq!(
-            explanation.cause(),
-            Some(model::finding::Limit::ReadingApplication)
-        );
+        assert_eq!(explanation.cause(), Some(Limit::ReadingApplication));
         // A request does not change it.
         let asked = &super::tests::explained(38)[..];
         assert_eq!(
