@@ -27,6 +27,8 @@ const MOST_MARGIN: f64 = 1.0;
 const MSS_MARGIN: f64 = 0.25;
 /// Rates are those of stretches so long: a loss is noticed a round trip late, and samples place it within one.
 const ROUND_TRIPS: u64 = 10;
+/// Round trips in which what was lost of the first segments is noticed, behind the first reading.
+const UNPACED: u64 = 8;
 /// Stretches for the rate of a link: in these, acknowledgements that come in bursts average out.
 const FEW_ROUND_TRIPS: u64 = 4;
 const READINGS: u64 = 4;
@@ -45,7 +47,7 @@ pub(crate) fn between(causes: &[Limit], facts: &Facts) -> Option<Decider> {
     });
     let gain = |rate: BitRate| rate.0 as f64 / bit_rate(facts.rate()).0.max(1) as f64;
     let pacing = paced
-        .filter(|rate| gain(*rate) >= GAIN)
+        .filter(|rate| gain(*rate) >= GAIN && loses_later(facts))
         .map(|rate| Decider {
             change: format!("pacing={}", rate.0),
             // Halfway, as a ratio, in whole per cent: random loss makes runs differ by more than a few.
@@ -68,6 +70,19 @@ pub(crate) fn between(causes: &[Limit], facts: &Facts) -> Option<Decider> {
     };
     let mut all = all.into_iter().flatten();
     all.find_map(|decider| decider.between(causes))
+}
+
+/// Whether it lost again what pacing could have kept: Linux paces none of the first ten segments of a connection
+/// (`tcp_update_skb_after_send` in `net/ipv4/tcp_output.c`).
+fn loses_later(facts: &Facts) -> bool {
+    let first = facts.readings.first().map_or(Nanos(0), |r| r.to);
+    let early = first
+        .0
+        .saturating_add(facts.rtt().0.saturating_mul(UNPACED));
+    let later: Vec<&LostSegment> = facts.losses.iter().filter(|l| l.at.0 > early).collect();
+    later
+        .windows(2)
+        .any(|pair| !facts.is_one_event(pair[0], pair[1]))
 }
 
 fn halfway(gain: f64) -> f64 {
@@ -266,6 +281,16 @@ mod tests {
         assert!(pacing.change.starts_with("pacing="));
         // Pacing above the rate that was reached slows no transfer down, unless it was unlucky: that excludes none.
         assert!(pacing.slower.is_empty());
+        // What is lost of the first segments, which nothing paces, says nothing of pacing.
+        let all = std::mem::take(&mut facts.losses);
+        facts
+            .losses
+            .extend(all.iter().take(3).map(|loss| LostSegment {
+                at: Nanos::from_millis(40),
+                ..*loss
+            }));
+        assert_eq!(between(&buffer_or_chance, &facts), None);
+        facts.losses = all;
         // The rate of one of four is not that of all.
         facts.sender_load = Some(CpuLoad {
             streams: 4,
