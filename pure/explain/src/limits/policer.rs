@@ -118,8 +118,13 @@ fn found(facts: &Facts) -> Option<Candidate> {
         );
         // A regular sawtooth in a buffer without depth looks the same: then the rate is not flat, or
         // the window at the losses always the same. So does what slow start loses at its end, in few
-        // events; samples do not part events.
-        let again = facts.is_sampled() || facts.loss_events().len() >= SURE_EVENTS;
+        // events, of which one may lie in two samples.
+        let lossy = facts.readings.iter().filter(|r| r.retransmitted > 0);
+        let events = match facts.is_sampled() {
+            true => lossy.count() / 2,
+            false => facts.loss_events().len(),
+        };
+        let again = events >= SURE_EVENTS;
         return Some(
             if again && facts.is_flat() && pattern != LossPattern::SameWindow {
                 candidate
