@@ -77,15 +77,11 @@ pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
                 verdict = prove(home, drawn, &scenario, decider, pairs);
             }
             let outcome = verdict["outcome"].as_str().unwrap_or("no_verdict");
-            let beyond = verdict["comparisons"][0]["beyond_margin"] == true;
-            let decides = outcome == "no_difference" || beyond;
+            let estimate = &verdict["comparisons"][0]["estimate"];
+            let interval = ["low_share", "high_share"].map(|end| estimate[end].as_f64());
             let effect = verdict["comparisons"][0]["estimate"]["effect_share"].as_f64();
             let effect = effect.unwrap_or_default() * 100.0;
-            let leads = leads(
-                decider,
-                if decides { outcome } else { "not_enough_data" },
-                fault.names(),
-            );
+            let leads = leads(decider, interval, fault.names());
             let change = decider["change"].as_str().unwrap_or_default();
             let gain = (gain - 1.0) * 100.0;
             (
@@ -107,14 +103,31 @@ pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
     })
 }
 
-fn leads(decider: &Value, outcome: &str, truth: &[&str]) -> Leads {
-    let left = |outcome: &str| -> Vec<&str> {
+/// What the interval of the effect leaves, by where it lies to the margin.
+fn leads(decider: &Value, interval: [Option<f64>; 2], truth: &[&str]) -> Leads {
+    let of = |outcome: &str| -> Vec<&str> {
         let list = decider[outcome].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).collect()
     };
-    let all = ["faster", "no_difference", "slower"].map(left).concat();
+    let margin = decider["margin_share"].as_f64().unwrap_or_default();
+    let [low, high] = interval.map(|end| end.unwrap_or(f64::NAN));
+    // As a ratio, the margin is as far on both sides.
+    let lower = 1.0 / (1.0 + margin) - 1.0;
+    let places = [
+        ("slower", (f64::NEG_INFINITY, lower)),
+        ("no_difference", (lower, margin)),
+        ("faster", (margin, f64::INFINITY)),
+    ];
+    let reached = |(from, to): (f64, f64)| low < to && high > from;
+    let left = places.map(|(outcome, place)| match low.is_nan() || reached(place) {
+        true => of(outcome),
+        false => Vec::new(),
+    });
+    let (left, all) = (
+        left.concat(),
+        places.map(|(outcome, _)| of(outcome)).concat(),
+    );
     let is_true = |cause: &&str| truth.contains(cause);
-    let left = left(outcome);
     match all.iter().any(is_true) {
         false => Leads::NotNamed,
         true if left.is_empty() || all.iter().all(|cause| left.contains(cause)) => Leads::Undecided,

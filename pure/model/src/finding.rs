@@ -2,7 +2,7 @@
 
 pub use crate::evidence::{Evidence, EvidenceKey, EvidenceSource, Quantity, Threshold, Unit};
 use crate::names::named;
-use crate::{BitRate, Bytes, Comm, Direction, Nanos, Outcome, StreamFigures};
+use crate::{BitRate, Bytes, Comm, Direction, Nanos, StreamFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -177,23 +177,19 @@ pub struct Decider {
     /// The equivalence margin, as a share: less than any of these causes would make of it.
     #[serde(rename = "margin_share")]
     pub margin: f64,
-    /// The limits that the verdict `faster` leaves, if its whole interval lies beyond the margin; else it decides nothing.
+    /// The limits that an interval beyond the margin leaves, of a change that is faster.
     pub faster: Vec<Limit>,
-    /// The limits that `no_difference` leaves.
+    /// The limits that an interval within the margin leaves, zero in it or not. An interval across an end of the margin leaves
+    /// these beside the others.
     pub no_difference: Vec<Limit>,
-    /// The limits that `slower` leaves, likewise.
+    /// The limits that an interval beyond the margin leaves, of a change that is slower.
     pub slower: Vec<Limit>,
 }
 
 impl Decider {
-    /// The causes that an outcome leaves; none if it decides nothing.
-    pub fn leaves(&self, outcome: Outcome) -> &[Limit] {
-        match outcome {
-            Outcome::Faster => &self.faster,
-            Outcome::NoDifference => &self.no_difference,
-            Outcome::Slower => &self.slower,
-            Outcome::NotEnoughData | Outcome::NoVerdict => &[],
-        }
+    /// Whether it matters not by how much it is faster, if at all.
+    pub fn is_same_if_faster(&self) -> bool {
+        self.faster == self.no_difference
     }
 
     /// The experiment between these causes alone; `None` if no outcome separates two of them. Every outcome leaves a cause of
@@ -494,9 +490,8 @@ mod tests {
             slower: vec![RandomLoss],
         };
         let two = decider.clone().between(&[RandomLoss, Policer]).unwrap();
-        assert_eq!(two.leaves(Outcome::Faster), [Policer]);
-        assert_eq!(two.leaves(Outcome::Slower), [RandomLoss]);
-        assert!(two.leaves(Outcome::NotEnoughData).is_empty());
+        assert_eq!(two.faster, [Policer]);
+        assert_eq!(two.slower, [RandomLoss]);
         for same in [&[Policer, BurstLoss][..], &[RandomLoss, Cpu], &[]] {
             assert_eq!(decider.clone().between(same), None, "{same:?}");
         }

@@ -5,7 +5,7 @@ use crate::json::compact;
 use crate::prelude::*;
 use crate::prove::answer;
 use model::Clocks;
-use model::finding::{Conclusion, Decider, Evidence, Finding, Level, Remedy, Source};
+use model::finding::{Conclusion, Decider, Evidence, Finding, Level, Limit, Remedy, Source};
 
 /// Version of the JSON form.
 pub const EXPLAIN_SCHEMA: u32 = 1;
@@ -348,21 +348,24 @@ fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Sty
     let command = format!(
         "  To decide: linerate prove {host} --change {change} --margin {margin:.0}%{way}\n"
     );
-    let outcomes = [Outcome::Faster, Outcome::NoDifference, Outcome::Slower];
-    let meanings = outcomes.into_iter().map(|outcome| {
-        let names: Vec<&str> = decider.leaves(outcome).iter().map(|l| l.words()).collect();
+    let meaning = |outcomes: String, leaves: &[Limit]| {
+        let names: Vec<&str> = leaves.iter().map(|l| l.words()).collect();
         let causes = match names.is_empty() {
             true => "none of these".to_owned(),
             false => names.join(" or "),
         };
-        // What is faster or slower by less than was expected may be noise.
-        let by = match outcome {
-            Outcome::Faster | Outcome::Slower => " beyond the margin",
-            _ => "",
-        };
-        style.hang("    ", 6, &format!("{}{by}: {causes}", answer(outcome)))
-    });
-    command + &meanings.collect::<String>()
+        style.hang("    ", 6, &format!("{outcomes}: {causes}"))
+    };
+    let [faster, slower] = [Outcome::Faster, Outcome::Slower].map(answer);
+    let others = match decider.is_same_if_faster() {
+        true => meaning(format!("within the margin or {faster}"), &decider.faster),
+        false => {
+            meaning(format!("{faster} beyond the margin"), &decider.faster)
+                + &meaning("within the margin".to_owned(), &decider.no_difference)
+        }
+    };
+    let slower = meaning(format!("{slower} beyond the margin"), &decider.slower);
+    command + &others + &slower
 }
 
 fn finding(finding: &Finding, style: Style) -> String {
@@ -530,7 +533,7 @@ mod tests {
 
           To decide: linerate prove db1 --change pacing=90000000 --margin 5% --direction up
             FASTER beyond the margin: burst loss in a shallow buffer
-            EQUIVALENT: random loss
+            within the margin: random loss
             SLOWER beyond the margin: random loss
 
           ss============================================rrrrrrrrrrrrrrrrrrr===========
