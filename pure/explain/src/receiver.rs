@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_here_and_never_came_is_explained() {
-        // A request of 36 bytes; after seven seconds its end gives up, and the answer to that tells how much was sent.
+        // A request of 36 bytes; after seven seconds its end gives up, and the answer to that shows how much was sent.
         let causes = |ahead: u32| {
             let mut watcher = watcher();
             let packets = [
