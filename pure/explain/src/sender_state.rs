@@ -89,7 +89,7 @@ impl SenderState {
 }
 
 /// A stretch of time with its owner.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct OwnedInterval {
     pub from: Nanos,
     pub to: Nanos,
@@ -135,8 +135,8 @@ pub(crate) fn give(
 ) -> Vec<OwnedInterval> {
     let mut out = Vec::new();
     for mut rest in pieces {
-        let mut before = rest.split(from);
-        let mut within = rest.split(to);
+        let mut before = rest.split(from.max(rest.from));
+        let mut within = rest.split(to.max(rest.from));
         if !matches!(within.limit, Limit::ReceiveWindow | Limit::ZeroWindow) {
             within.limit = limit;
             if before.length().0 > 0 {
@@ -229,6 +229,34 @@ mod tests {
             sum.1 += piece.bytes.0;
         }
         sums
+    }
+
+    #[test]
+    fn the_time_of_a_silence_is_given_and_no_other() {
+        let piece = |from, to, limit, bytes| OwnedInterval {
+            from: Nanos(from),
+            to: Nanos(to),
+            limit,
+            bytes: Bytes(bytes),
+        };
+        use Limit::{Application, CongestionWindow, RtoStall, ZeroWindow};
+        let pieces = vec![
+            piece(0, 40, CongestionWindow, 90),
+            piece(40, 50, ZeroWindow, 1),
+            piece(50, 50, Application, 2),
+            piece(50, 80, Application, 0),
+            piece(80, 100, CongestionWindow, 7),
+        ];
+        let given = give(pieces, [Nanos(10), Nanos(90)], RtoStall);
+        let expected = [
+            piece(0, 10, CongestionWindow, 90),
+            piece(10, 40, RtoStall, 0),
+            piece(40, 50, ZeroWindow, 1),
+            piece(50, 50, Application, 2),
+            piece(50, 90, RtoStall, 3),
+            piece(90, 100, CongestionWindow, 4),
+        ];
+        assert_eq!(given, expected);
     }
 
     #[test]
