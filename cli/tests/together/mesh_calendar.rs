@@ -275,9 +275,13 @@ fn postgres_goes_away() {
     let log = loopback.coordinator.end();
     let lines: Vec<&str> = log.lines().collect();
     let of = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-    assert_eq!(
-        of("no test but light probes begins: the calendar, "),
-        1,
+    // Each reason once: while it starts it has another.
+    let away = lines
+        .iter()
+        .filter(|line| line.contains("no test but light probes begins: the calendar, "));
+    let reasons: BTreeSet<_> = away.clone().collect();
+    assert!(
+        !reasons.is_empty() && reasons.len() == away.count(),
         "{log}"
     );
     assert_eq!(of("the calendar can be used again"), 1, "{log}");
