@@ -78,8 +78,12 @@ pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
             }
             let outcome = verdict["outcome"].as_str().unwrap_or("no_verdict");
             let estimate = &verdict["comparisons"][0]["estimate"];
-            let interval = ["low_share", "high_share"].map(|end| estimate[end].as_f64());
-            let effect = verdict["comparisons"][0]["estimate"]["effect_share"].as_f64();
+            // Without one, all is possible.
+            let interval = [
+                estimate["low_share"].as_f64().unwrap_or(f64::NEG_INFINITY),
+                estimate["high_share"].as_f64().unwrap_or(f64::INFINITY),
+            ];
+            let effect = estimate["effect_share"].as_f64();
             let effect = effect.unwrap_or_default() * 100.0;
             let leads = leads(decider, interval, fault.names());
             let change = decider["change"].as_str().unwrap_or_default();
@@ -104,13 +108,12 @@ pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
 }
 
 /// What the interval of the effect leaves, by where it lies to the margin.
-fn leads(decider: &Value, interval: [Option<f64>; 2], truth: &[&str]) -> Leads {
+fn leads(decider: &Value, [low, high]: [f64; 2], truth: &[&str]) -> Leads {
     let of = |outcome: &str| -> Vec<&str> {
         let list = decider[outcome].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).collect()
     };
     let margin = decider["margin_share"].as_f64().unwrap_or_default();
-    let [low, high] = interval.map(|end| end.unwrap_or(f64::NAN));
     // As a ratio, the margin is as far on both sides.
     let lower = 1.0 / (1.0 + margin) - 1.0;
     let places = [
@@ -119,14 +122,9 @@ fn leads(decider: &Value, interval: [Option<f64>; 2], truth: &[&str]) -> Leads {
         ("faster", (margin, f64::INFINITY)),
     ];
     let reached = |(from, to): (f64, f64)| low < to && high > from;
-    let left = places.map(|(outcome, place)| match low.is_nan() || reached(place) {
-        true => of(outcome),
-        false => Vec::new(),
-    });
-    let (left, all) = (
-        left.concat(),
-        places.map(|(outcome, _)| of(outcome)).concat(),
-    );
+    let all = places.map(|(outcome, _)| of(outcome)).concat();
+    let left = places.iter().filter(|(_, place)| reached(*place));
+    let left: Vec<&str> = left.flat_map(|(outcome, _)| of(outcome)).collect();
     let is_true = |cause: &&str| truth.contains(cause);
     match all.iter().any(is_true) {
         false => Leads::NotNamed,

@@ -187,11 +187,6 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Whether it matters not by how much it is faster, if at all.
-    pub fn is_same_if_faster(&self) -> bool {
-        self.faster == self.no_difference
-    }
-
     /// The experiment between these causes alone; `None` if no outcome separates two of them. Every outcome leaves a cause of
     /// which nothing is expected.
     pub fn between(mut self, causes: &[Limit]) -> Option<Decider> {

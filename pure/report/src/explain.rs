@@ -357,7 +357,8 @@ fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Sty
         style.hang("    ", 6, &format!("{outcomes}: {causes}"))
     };
     let [faster, slower] = [Outcome::Faster, Outcome::Slower].map(answer);
-    let others = match decider.is_same_if_faster() {
+    // By how much it is faster, if at all, may matter or not.
+    let others = match decider.faster == decider.no_difference {
         true => meaning(format!("within the margin or {faster}"), &decider.faster),
         false => {
             meaning(format!("{faster} beyond the margin"), &decider.faster)

@@ -91,6 +91,13 @@ pub struct Undelivered {
     pub largest: u32,
 }
 
+impl Undelivered {
+    /// How long nothing came of what was sent.
+    pub fn silence(&self) -> Nanos {
+        self.until.since(self.since)
+    }
+}
+
 /// Bytes of an advertised window, where its scale is known.
 fn advertised(window: u16, scale: Option<u8>) -> Option<u32> {
     scale.map(|scale| u32::from(window) << scale)
@@ -621,7 +628,7 @@ impl Stream {
     /// sent and never came, from the last data to the sender's last packet. Returns it.
     pub fn close(&mut self, end: Nanos, undelivered: Option<&Undelivered>) -> Nanos {
         let (acked, last) = (self.acked, self.last_data);
-        let silence = undelivered.map_or(Nanos(0), |of| of.until.since(of.since));
+        let silence = undelivered.map_or(Nanos(0), Undelivered::silence);
         if silence > RTO_MIN + self.srtt {
             let backoffs = self.backoffs_within(silence);
             let counts = &mut self.trouble().counts;

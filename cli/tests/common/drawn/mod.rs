@@ -226,16 +226,18 @@ pub fn explanation(home: &Home, files: &[PathBuf]) -> Value {
         let at = ends.iter().position(|end| end.ends_with(IPERF3_PORT))?;
         Some(ends[1 - at].to_owned())
     };
-    let clients: Vec<String> = all.clone().filter_map(client).collect();
-    let is_control = |e: &Value| {
-        let is_its = |one: &&String| client(e).is_some_and(|client| client == **one);
-        clients.iter().filter(is_its).count() == 2
+    let directions = |of: String| {
+        all.clone()
+            .filter(|e| client(e).as_ref() == Some(&of))
+            .count()
     };
+    let is_control = |e: &Value| client(e).map(directions) == Some(2);
     let is_traffic = |e: &Value| {
         let mut ends = ["sender", "receiver"].map(|end| &e[end]).into_iter();
         ends.any(|end| end.as_str().is_some_and(|end| end.ends_with(CROSS_TRAFFIC)))
     };
-    all.max_by_key(|e| (!is_traffic(e), !is_control(e), e["bytes"].as_u64()))
+    all.clone()
+        .max_by_key(|e| (!is_traffic(e), !is_control(e), e["bytes"].as_u64()))
         .cloned()
         .unwrap_or_default()
 }

@@ -941,8 +941,7 @@ impl CaptureSender {
             }
         }
         // What looks like idleness here, or like a window in flight, is the sender's wait for its timeouts.
-        let waits =
-            |of: &Undelivered| is_lost(of) && of.until.since(of.since) > RTO_MIN + stream.srtt;
+        let waits = |of: &Undelivered| is_lost(of) && of.silence() > RTO_MIN + stream.srtt;
         if let Some(Undelivered { since, until, .. }) = facts.undelivered.filter(waits) {
             pieces = sender_state::give(pieces, [since, until], Limit::RtoStall);
             for reading in &mut facts.readings {

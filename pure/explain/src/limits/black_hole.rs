@@ -59,7 +59,7 @@ fn is_repeated(missing: &Undelivered) -> bool {
 
 /// Whether nothing of full size came: where it had, something else may keep the data back.
 pub(crate) fn hides(missing: &Undelivered) -> bool {
-    let often = missing.until.since(missing.since) >= OFTEN;
+    let often = missing.silence() >= OFTEN;
     often && (is_repeated(missing) || missing.largest < PASSES) && is_lost(missing)
 }
 

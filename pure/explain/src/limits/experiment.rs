@@ -106,8 +106,8 @@ pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
 }
 
 /// The highest rate of a stretch, in bytes a second: a link carries no more at any time, and a policer lets no more pass
-/// between two losses, both of which find its bucket empty, unless a queue that overflows loses them. A stretch begins after the reading with the first loss, which may
-/// still have emptied the bucket, and ends before the reading with the second.
+/// between two losses, both of which find its bucket empty; those that a queue loses do not. A stretch begins after the
+/// reading with the first loss, which may still have emptied the bucket, and ends before the reading with the second.
 fn highest(facts: &Facts, between_losses: bool) -> Option<f64> {
     let passed = PassedBytes::of(facts);
     let readings = &facts.readings;
@@ -119,8 +119,8 @@ fn highest(facts: &Facts, between_losses: bool) -> Option<f64> {
         None => (at, at),
     };
     let queue = facts.queue_from(QUEUE) * facts.min_rtt.unwrap_or_default().0 as f64;
-    let policed = |loss: &&LostSegment| loss.srtt.0 as f64 <= queue || queue == 0.0;
-    let policed = facts.losses.iter().filter(policed);
+    let is_policed = |loss: &&LostSegment| loss.srtt.0 as f64 <= queue || queue == 0.0;
+    let policed = facts.losses.iter().filter(is_policed);
     let (round_trips, bounds): (u64, Vec<(Nanos, Nanos)>) = match between_losses {
         true => (ROUND_TRIPS, policed.map(|l| of_loss(l.at)).collect()),
         false => (

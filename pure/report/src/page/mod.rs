@@ -333,10 +333,9 @@ pub(crate) fn push_inert(out: &mut String, mut text: &str) {
         out.push_str(text);
         return;
     }
-    let changes = |c: char| match c {
-        '&' | '<' | '>' | '"' | '\'' => true,
-        ' '..='~' | '\n' => false,
-        c => is_unprintable(c),
+    let changes = |c: char| match u8::try_from(c) {
+        Ok(byte) if byte.is_ascii() => !stays(byte),
+        _ => is_unprintable(c),
     };
     while let Some(at) = text.find(changes) {
         let (plain, rest) = text.split_at(at);
